@@ -138,10 +138,8 @@ def _check_like(name: str, what: str, found: Any, wanted: Any) -> None:
 def _check_leaf(name: str, what: str, found: Any, shape: tuple[int, ...], dtype: Any) -> None:
     """Refuses an array, returned by a function, of another shape or dtype."""
     if found.shape != shape or found.dtype != dtype:
-        raise ValueError(
-            f"Agent.{name}: {what} must be {_text(shape, dtype)}, got "
-            f"{_text(found.shape, found.dtype)}."
-        )
+        given = _text(found.shape, found.dtype)
+        raise ValueError(f"Agent.{name}: {what} must be {_text(shape, dtype)}, got {given}.")
 
 
 def _check_decision(
@@ -165,6 +163,8 @@ def _check_names(name: str, extras: Any, entry: AgentEntry) -> None:
             raise ValueError(
                 f"Agent.{name} must return the extra {extra!r}, which AgentEntry.{field} names."
             )
+        if not extra.isprintable():
+            raise ValueError(f"AgentEntry.{field} must be printable, got {extra!r}.")
         dtype = extras[extra].dtype if name == "explore" else np.dtype(bool)
         _check_leaf(name, f"the extra {extra!r}", extras[extra], (), dtype)
 
@@ -187,16 +187,16 @@ def _check_gradients(outputs: Any) -> Any:
             f"Agent.gradients: metrics must be a dictionary, got a {type(update.metrics).__name__}."
         )
     for metric, value in update.metrics.items():
+        if not str(metric).isprintable():
+            raise ValueError(f"Agent.gradients: metric names must be printable, got {metric!r}.")
         _check_like("gradients", f"the metric {metric!r}", value, _NUMBER)
     return gradients
 
 
 def _leaves(tree: Any) -> dict[str, Any]:
     """The leaves by their paths."""
-    return {
-        jax.tree_util.keystr(path): leaf
-        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-    }
+    named, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in named}
 
 
 def _some(label: str, paths: Iterable[str]) -> str:

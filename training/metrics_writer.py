@@ -62,11 +62,13 @@ class MetricsTable:
         resumed run may have more than its file; they are empty in earlier rows.
 
         Raises:
-          ValueError: a name comes twice, a new run has a `metrics.csv`, or that of a resumed one
-            has another column; nothing is changed then.
+          ValueError: a name comes twice or cannot be printed, a new run has a `metrics.csv`, or
+            that of a resumed one has another column; nothing is changed then.
         """
         counters = [field.name for field in dataclasses.fields(Counters)]
         self._columns = [*counters, *_EPISODES, *names, *WALL_CLOCK_COLUMNS]
+        if odd := [name for name in names if not name.isprintable()]:
+            raise ValueError(f"Columns of metrics must have printable names, got {odd}.")
         if twice := {name for name in self._columns if self._columns.count(name) > 1}:
             raise ValueError(f"Columns of metrics must have different names, got {sorted(twice)}.")
         self._path = path = Path(directory) / _CSV_NAME
@@ -185,7 +187,8 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     complete, _, _ = text.rpartition("\n")
     header, *lines = complete.split("\n")
-    names = header.split(",") if complete else list(columns)
+    header = "".join(filter(str.isprintable, header))
+    names = next(csv.reader([header])) if complete else list(columns)
     if "steps" not in names or not set(names) <= set(columns):
         raise ValueError(
             f"{path} has the columns {header[:200]}, but this run writes {','.join(columns)}: "

@@ -111,16 +111,9 @@ class Recorder(contextlib.ExitStack):
     ):
         """Opens metrics.csv, see `MetricsTable`; `close` closes it.
 
-        Args:
-          config: resolved.
-          directory: the run directory.
-          names: of columns besides the counters, the agent's episode metrics and the rates.
-          stop: set if a logger asks for it.
-          start: counters of the run now.
-          resumed_at: steps of the newest row that is kept; None for a new run.
-          seconds: that earlier parts of the run took.
-          on_metrics: gets each row, as `config.logger` does.
-          progress: shows it.
+        Columns are the counters, the agent's episode metrics, `names` and the rates. `start` are
+        the counters of the run now, `seconds` those that earlier parts took. `on_metrics` gets each
+        row, as `config.logger` does, and either may set `stop`.
         """
         super().__init__()
         self._config, self._progress = config, progress

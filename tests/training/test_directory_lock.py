@@ -33,45 +33,44 @@ time.sleep(60)
 """
 
 
-def hold(directory, child):
-    """A process that holds the lock, and the id of a child that outlives it."""
-    command = [sys.executable, "-c", HOLD, str(directory), child]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    return process, int(process.stdout.readline())
+@pytest.fixture
+def hold(tmp_path):
+    """Makes a process that holds the lock, and the id of its child, or its own; ends both."""
+    held = []
 
+    def begin(child):
+        command = [sys.executable, "-c", HOLD, str(tmp_path), child]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        held.extend([process, int(process.stdout.readline())])
+        return held
 
-def end(process, child):
+    yield begin
+    process, child = held
     process.kill()
     process.communicate()
     if child != process.pid:
         os.kill(child, signal.SIGKILL)
 
 
-def test_another_process_is_named(tmp_path, contents):
-    process, child = hold(tmp_path, "none")
-    try:
-        before = contents(tmp_path)
-        with pytest.raises(ValueError, match=rf"^{tmp_path} is in use by process {process.pid}, "):
-            DirectoryLock(tmp_path)
-        assert contents(tmp_path) == before
-    finally:
-        end(process, child)
+def test_another_process_is_named(tmp_path, contents, hold):
+    process, _ = hold("none")
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=rf"^{tmp_path} is in use by process {process.pid}, "):
+        DirectoryLock(tmp_path)
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("child", ["fork", "program"])
-def test_the_lock_ends_with_its_process_even_if_a_child_lives_on(tmp_path, child):
-    process, other = hold(tmp_path, child)
-    try:
-        with pytest.raises(ValueError, match="is in use"):
-            DirectoryLock(tmp_path)
-        process.kill()
-        process.wait()
-        os.kill(other, 0)  # raises if it has ended
-        assert (tmp_path / LOCK).exists()
-        with DirectoryLock(tmp_path):
-            assert int((tmp_path / LOCK).read_text()) == os.getpid()
-    finally:
-        end(process, other)
+def test_the_lock_ends_with_its_process_even_if_a_child_lives_on(tmp_path, child, hold):
+    process, other = hold(child)
+    with pytest.raises(ValueError, match="is in use"):
+        DirectoryLock(tmp_path)
+    process.kill()
+    process.wait()
+    os.kill(other, 0)  # raises if it has ended
+    assert (tmp_path / LOCK).exists()
+    with DirectoryLock(tmp_path):
+        assert int((tmp_path / LOCK).read_text()) == os.getpid()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")  # by JAX: the child takes no lock of it

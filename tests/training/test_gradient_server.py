@@ -21,82 +21,74 @@ from retrax.training.learner import update_shapes
 RATE = average_agent.Config().rate
 
 
-@pytest.fixture(scope="module")
-def parts():
-    """The agent, its packings, and the shapes of its samples."""
-    agent, shapes = average_agent.agent_and_shapes()
-    gradients = TreePacking("A gradient", jax.eval_shape(agent.init, jax.random.key(0)).means)
-    return agent, gradients, StatePacking(agent, shapes), shapes
+AGENT, SHAPES = average_agent.agent_and_shapes()
+GRADIENTS = TreePacking("A gradient", jax.eval_shape(AGENT.init, jax.random.key(0)).means)
+STATES = StatePacking(AGENT, SHAPES)
 
 
-def make_server(parts, **options):
-    agent, gradients, states, _ = parts
-    return GradientServer(agent, gradients, states, key=jax.random.key(0), **options)
+def make_server(**options):
+    return GradientServer(AGENT, GRADIENTS, STATES, key=jax.random.key(0), **options)
 
 
-def packed(parts, reward):
-    """A gradient of the mean reward alone."""
-    like = parts[0].init(jax.random.key(0)).means
-    zeros = {name: np.zeros(x.shape, np.float32) for name, x in like.items()}
-    return parts[1].pack({**zeros, "reward": np.float32(reward)})
+def send(server, number, version, reward=1.0, *, worker=0, restarts=0):
+    """Applies a gradient of the mean reward alone."""
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), GRADIENTS.like)
+    gradient = GRADIENTS.pack({**zeros, "reward": np.float32(reward)})
+    return server.apply(worker, (restarts, number), version, gradient)
 
 
 def mean(server):
     return float(server.state.means["reward"])
 
 
-def test_gradients_are_applied_in_the_order_of_arrival(parts):
-    server, expected = make_server(parts), np.float32(1.0)
-    arrivals = [(0, 0, 1.0), (1, 0, -2.0), (0, 2, 4.0)]
-    numbers = {0: 0, 1: 0}
-    for index, (worker, version, gradient) in enumerate(arrivals):
-        receipt = server.apply(worker, (0, numbers[worker]), version, packed(parts, gradient))
-        numbers[worker] += 1
+def test_gradients_are_applied_in_the_order_of_arrival():
+    server, expected = make_server(), np.float32(1.0)
+    arrivals = [(0, 0, 0, 1.0), (1, 0, 0, -2.0), (0, 1, 2, 4.0)]
+    for index, (worker, number, version, gradient) in enumerate(arrivals):
+        receipt = send(server, number, version, gradient, worker=worker)
         expected = expected - np.float32(RATE) * np.float32(gradient)
         assert receipt == Receipt(True, index - version)
         assert server.updates == index + 1 == server.state.applied
         np.testing.assert_allclose(mean(server), expected, rtol=1e-6)
 
 
-def test_an_outdated_gradient_is_dropped(parts):
-    server = make_server(parts, max_staleness=1)
-    for number in range(2):
-        assert server.apply(0, (0, number), number, packed(parts, 1.0)).applied
+def test_an_outdated_gradient_is_dropped():
+    server = make_server(max_staleness=1)
+    assert all(send(server, number, number).applied for number in range(2))
     before = mean(server)
-    assert server.apply(1, (0, 0), 0, packed(parts, 1.0)) == Receipt(False, 2)
+    assert send(server, 0, 0, worker=1) == Receipt(False, 2)
     assert (server.updates, mean(server)) == (2, before)
-    assert server.apply(1, (0, 1), 1, packed(parts, 1.0)) == Receipt(True, 1)
+    assert send(server, 1, 1, worker=1) == Receipt(True, 1)
     assert server.updates == 3
 
 
-def test_a_gradient_of_a_version_that_a_restarted_server_has_lost_is_dropped(parts):
-    server = make_server(parts)
-    assert server.apply(0, (0, 0), 5, packed(parts, 1.0)) == Receipt(False, -5)
+def test_a_gradient_of_a_version_that_a_restarted_server_has_lost_is_dropped():
+    server = make_server()
+    assert send(server, 0, 5) == Receipt(False, -5)
     assert server.updates == 0
 
 
-def test_a_call_that_is_repeated_is_applied_once(parts):
-    server = make_server(parts)
-    first = server.apply(0, (0, 3), 0, packed(parts, 1.0))
-    assert server.apply(0, [0, 3], 0, packed(parts, 1.0)) == first
-    assert server.apply(0, (0, 2), 0, packed(parts, 1.0)) == first  # a late one
+def test_a_call_that_is_repeated_is_applied_once():
+    server = make_server()
+    first = send(server, 3, 0)
+    for number in (3, 2):  # repeated, and a late one
+        assert send(server, number, 0) == first
     assert server.updates == 1
-    assert server.apply(1, (0, 3), 1, packed(parts, 1.0)).applied  # another worker's
-    assert server.apply(0, (1, 0), 2, packed(parts, 1.0)).applied  # of a restarted one
+    assert send(server, 3, 1, worker=1).applied  # another worker's
+    assert send(server, 0, 2, restarts=1).applied  # of a restarted one
     assert server.updates == 3
 
 
-def test_a_version_is_packed_once_and_only_when_it_is_fetched(parts, monkeypatch):
-    server, packs = make_server(parts), []
-    pack = parts[2].pack
-    monkeypatch.setattr(parts[2], "pack", lambda state: packs.append(state) or pack(state))
+def test_a_version_is_packed_once_and_only_when_it_is_fetched(monkeypatch):
+    server, packs, pack = make_server(), [], STATES.pack
+    monkeypatch.setattr(STATES, "pack", lambda state: packs.append(state) or pack(state))
     assert server.get(0) == (0, None)  # the caller has it
     assert packs == []
     version, blob = server.get(-1)
     assert (version, len(packs)) == (0, 1)
     assert server.get(-1) == (version, blob)
     for number in range(3):
-        server.apply(0, (0, number), number, packed(parts, 1.0))
+        send(server, number, number)
     assert len(packs) == 1
     version, newer = server.get(0)
     assert (version, len(packs)) == (3, 2)
@@ -105,17 +97,16 @@ def test_a_version_is_packed_once_and_only_when_it_is_fetched(parts, monkeypatch
     assert len(packs) == 2
 
 
-def test_a_restored_server_continues(parts):
-    server = make_server(parts)
-    server.apply(0, (0, 0), 0, packed(parts, 1.0))
+def test_a_restored_server_continues():
+    server, other = make_server(), make_server()
+    send(server, 0, 0)
     snapshot, at = server.snapshot(), mean(server)
-    server.apply(0, (0, 1), 1, packed(parts, 1.0))  # donates the buffers of the state
-    other = make_server(parts)
+    send(server, 1, 1)  # donates the buffers of the state
     other.get(-1)
     other.restore(snapshot)
     assert (other.updates, mean(other)) == (1, at)
     assert other.get(0)[0] == 1
-    other.apply(0, (0, 0), 1, packed(parts, 1.0))
+    send(other, 0, 1)
     assert mean(other) == mean(server)
 
 
@@ -127,15 +118,12 @@ def test_samples_of_single_updates():
     assert same == newest
 
 
-def test_workers_get_what_gradients_read_and_keep_the_rest(parts):
-    agent, _, packing, _ = parts
-    server = agent.init(jax.random.key(1))._replace(applied=jnp.int32(7))
+def test_workers_get_what_gradients_read_and_keep_the_rest():
+    server = AGENT.init(jax.random.key(1))._replace(applied=jnp.int32(7))
     server.means["reward"] = jnp.float32(0.5)
-    like = packing._packing.like
-    assert [x.dtype for x in like] == [np.float32, np.float32, np.uint32]  # not the count
-    merged = packing.unpack(agent.init(jax.random.key(2)), packing.pack(server))
+    merged = STATES.unpack(AGENT.init(jax.random.key(2)), STATES.pack(server))
     assert merged.means["reward"] == 0.5
-    assert merged.applied == 0
+    assert merged.applied == 0  # it is not read
     assert merged.key.dtype == server.key.dtype
     assert jnp.array_equal(jax.random.key_data(merged.key), jax.random.key_data(server.key))
     assert jax.random.uniform(merged.key) == jax.random.uniform(server.key)
@@ -144,8 +132,8 @@ def test_workers_get_what_gradients_read_and_keep_the_rest(parts):
 class Server:
     """Keeps what a worker sends; every gradient raises the version by two."""
 
-    def __init__(self, parts):
-        self._server = make_server(parts)
+    def __init__(self):
+        self._server = make_server()
         self.sent, self.gradients, self.fetches, self.version = [], [], [], 0
 
     def apply(self, worker, call, version, gradients):
@@ -160,30 +148,29 @@ class Server:
         return self._server.get(known)
 
 
-def make_updates(parts, server, **options):
-    agent, gradients, states, _ = parts
+def make_updates(server, agent=AGENT, **options):
+    """Updates of a worker, and the state that it has fetched."""
     calls = {"apply": server.apply, "get": server.get, "lost": lambda version: None}
-    return RemoteUpdates(agent, gradients, states, **calls, **options)
+    updates = RemoteUpdates(agent, GRADIENTS, STATES, **calls, **options)
+    return updates, updates.newest(AGENT.init(jax.random.key(0)))
 
 
-def zeros(shapes, factor=1):
-    return jax.tree.map(lambda x: np.zeros((factor * x.shape[0], *x.shape[1:]), x.dtype), shapes[0])
+def zeros(factor=1):
+    return jax.tree.map(lambda x: np.zeros((factor * x.shape[0], *x.shape[1:]), x.dtype), SHAPES[0])
 
 
 @pytest.mark.parametrize(
     ("fetches_first", "known", "staleness"),
     [(True, [-1, 0, 3], [0, 2, 0, 2]), (False, [-1, 0, 7], [3, 5, 3, 5])],
 )
-def test_a_worker_fetches_before_or_after_so_many_gradients(fetches_first, known, staleness, parts):
+def test_a_worker_fetches_before_or_after_so_many_gradients(fetches_first, known, staleness):
     """Another worker's gradients arrive while this one acts, before its first and third."""
-    server, agent = Server(parts), parts[0]
-    options = {"gradients_per_fetch": 2, "worker": 3, "restarts": 1}
-    updates = make_updates(parts, server, fetches_first=fetches_first, **options)
-    state = updates.newest(agent.init(jax.random.key(0)))
+    server, options = Server(), {"gradients_per_fetch": 2, "worker": 3, "restarts": 1}
+    updates, state = make_updates(server, fetches_first=fetches_first, **options)
     found = []
     for number in range(4):
         server.version += 3 * (number in (0, 2))
-        state, update = updates(state, zeros(parts[3]), 1)
+        state, update = updates(state, zeros(), 1)
         found.append(update.metrics[STALENESS])
         assert update.metrics[DROPPED] == 0.0
     assert server.fetches[:3] == known
@@ -191,31 +178,28 @@ def test_a_worker_fetches_before_or_after_so_many_gradients(fetches_first, known
     assert [(worker, call) for worker, call, _ in server.sent] == [(3, (1, n)) for n in range(4)]
 
 
-def test_gradients_of_one_version_differ_in_their_noise(parts):
+def test_gradients_of_one_version_differ_in_their_noise():
     """Of one worker and of several; the first of worker 0 is that of one process."""
 
     def gradients(state, sample):
-        means, update = parts[0].gradients(state, sample)
+        means, update = AGENT.gradients(state, sample)
         return {**means, "reward": jax.random.uniform(state.key)}, update
 
-    agent = parts[0]._replace(gradients=gradients)
-    state, values = agent.init(jax.random.key(0)), []
+    agent, values = AGENT._replace(gradients=gradients), []
     for worker in range(2):
-        server = Server(parts)
-        updates = make_updates((agent, *parts[1:]), server, worker=worker, gradients_per_fetch=3)
+        server = Server()
+        updates, state = make_updates(server, agent, worker=worker, gradients_per_fetch=3)
         for _ in range(3):
-            updates(state, zeros(parts[3]), 1)
-        unpacked = [parts[1].unpack(blob) for blob in server.gradients]
-        values += [float(gradient["reward"]) for gradient in unpacked]
+            updates(state, zeros(), 1)
+        values += [float(GRADIENTS.unpack(blob)["reward"]) for blob in server.gradients]
     assert len(set(values)) == 6
     assert values[0] == float(jax.random.uniform(state.key))
 
 
-def test_each_update_of_a_call_is_a_gradient(parts):
-    server, agent = Server(parts), parts[0]
-    updates = make_updates(parts, server)
-    state = updates.newest(agent.init(jax.random.key(0)))
-    sample = zeros(parts[3], 3)
+def test_each_update_of_a_call_is_a_gradient():
+    server = Server()
+    updates, state = make_updates(server)
+    sample = zeros(3)
     size = len(sample.weights) // 3
     sample.rows.reward[size : 2 * size] = 1.0
     _, update = updates(state, sample, 3)
@@ -224,11 +208,10 @@ def test_each_update_of_a_call_is_a_gradient(parts):
     np.testing.assert_allclose(update.metrics["error"], 2 / 3)
 
 
-def test_a_gradient_that_is_not_finite_is_not_sent(parts):
-    server, agent = Server(parts), parts[0]
-    updates = make_updates(parts, server)
-    state = updates.newest(agent.init(jax.random.key(0)))
-    sample = zeros(parts[3])
+def test_a_gradient_that_is_not_finite_is_not_sent():
+    server = Server()
+    updates, state = make_updates(server)
+    sample = zeros()
     sample.rows.reward[:] = np.nan
     with pytest.raises(FloatingPointError, match="not finite"):
         updates(state, sample, 1)

@@ -250,8 +250,7 @@ def test_each_priority_goes_to_its_own_sequence(updates_per_call):
 
     def set_priorities(slots, priorities, starts):
         kept = store.starts(slots) == starts
-        rows, _ = store.read(slots[kept])
-        given.append((priorities[kept], rows.extras["number"][:, 0]))
+        given.append((priorities[kept], store.read(slots[kept])[0].extras["number"][:, 0]))
         replace(slots, priorities, starts)
 
     store.set_priorities = set_priorities
@@ -382,31 +381,25 @@ def test_rounds_begin_with_the_newest_segments():
     assert int(loop.learner.state) == loop.counters.updates > 10
 
 
-def advanced(loop, count):
-    advance(loop, count)
-    state = jax.device_get(plain(loop.learner.state))
-    return state, dataclasses.asdict(loop.counters)
-
-
 def test_rounds_are_repeatable_and_continue_from_a_snapshot():
+    def advanced(loop, count):
+        advance(loop, count)
+        return jax.device_get(plain(loop.learner.state)), dataclasses.asdict(loop.counters)
+
     replay = make_replay(pace="rounds", replay_ratio=4.0, on_policy=True)
-    loops = [make_loop(noisy, replay, seed=3)[0] for _ in range(2)]
-    first, second = (advanced(loop, 40) for loop in loops)
-    jax.tree.map(np.testing.assert_array_equal, first, second)
+    loop, *others = (make_loop(noisy, replay, seed=3)[0] for _ in range(4))
+    first = advanced(loop, 40)
+    chex.assert_trees_all_equal(first, advanced(others.pop(), 40))
     assert first[1]["updates"] > 30
-    loop = loops[0]
-    assert loop.learner._updates._jitted._cache_size() == 2, "one for each size of batch"
     snapshot = loop.snapshot()
     snapshot = snapshot._replace(replay=jax.tree.map(np.array, snapshot.replay))
-    continued = []
-    for seed in (3, 3):
-        fresh, _ = make_loop(noisy, replay, seed=seed)
-        advanced(fresh, 7)  # replaced by the snapshot
-        fresh._actors[0].reset()
-        fresh.restore(jax.tree.map(lambda x: x, snapshot))
-        continued.append(advanced(fresh, 30))
-    jax.tree.map(np.testing.assert_array_equal, *continued)
-    assert continued[0][1]["updates"] > first[1]["updates"] + 20
+    for other in others:
+        advance(other, 7)  # replaced by the snapshot
+        other.reset()
+        other.restore(snapshot)
+    third, fourth = (advanced(other, 30) for other in others)
+    chex.assert_trees_all_equal(third, fourth)
+    assert third[1]["updates"] > first[1]["updates"] + 20
 
 
 # Several actors: a program in one thread

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from run_files import read_tensorboard
 
+from retrax.evaluation import read_metrics
 from retrax.training.metrics import Counters
 from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS, MetricsTable
 
@@ -90,10 +91,28 @@ def test_rows_are_there_before_the_end_and_nan_is_nothing(tmp_path):
         assert read_tensorboard(tmp_path)[0]["loss"] == [(7, 0.5)]
 
 
-def test_rejects_names_that_come_twice(tmp_path):
-    with pytest.raises(ValueError, match=r"must have different names, got \['loss', 'steps'\]"):
-        MetricsTable(tmp_path, ["loss", "steps", "loss"], resumed_at=None)
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (["loss", "steps", "loss"], r"have different names, got \['loss', 'steps'\]"),
+        (["loss", "two\nlines", "a\rb"], r"have printable names, got \['two\\nlines', 'a\\rb'\]"),
+    ],
+)
+def test_names_that_no_column_can_have_are_refused(tmp_path, names, sentence):
+    with pytest.raises(ValueError, match=f"Columns of metrics must {sentence}"):
+        MetricsTable(tmp_path, names, resumed_at=None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_commas_and_quotes_in_names_are_those_of_csv(tmp_path):
+    names = ["loss", "q, mean", '"quoted"', " spaces ", ""]
+    for steps, resumed_at in ((1, None), (2, 1), (3, 2)):
+        with contextlib.closing(MetricsTable(tmp_path, names, resumed_at=resumed_at)) as table:
+            values = {name: index for index, name in enumerate(names)}
+            table.write(Counters(steps=steps), values, NO_CLOCK)
+    metrics = read_metrics(tmp_path)
+    assert metrics["steps"].tolist() == [1, 2, 3]
+    assert [metrics[name].tolist() for name in names] == [[index] * 3 for index in range(5)]
 
 
 def test_does_not_overwrite(tmp_path):

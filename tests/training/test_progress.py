@@ -48,13 +48,18 @@ def test_a_notebook_has_one_line_with_a_bar(monkeypatch, capsys):
     assert bar.has_bar
 
 
-def test_lines_without_a_terminal(monkeypatch):
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [(91.4, "91 updates/s"), (0.64, "0.6 updates/s"), (float("nan"), "0 updates/s")],
+)
+def test_lines_without_a_terminal(rate, told):
     shown = Progress(100, Counters(), plain=True)
     assert not shown.has_bar
+    clock = {**CLOCK, "learning_updates_per_second": rate}
     with shown:
-        line = shown.show(Counters(steps=100, updates=17), 0.5, CLOCK)
+        line = shown.show(Counters(steps=100, updates=17), 0.5, clock)
     assert line == (
-        "100/100 steps | 1234 steps/s (acting 5678 steps/s, learning 91 updates/s) | 17 updates | "
+        f"100/100 steps | 1234 steps/s (acting 5678 steps/s, learning {told}) | 17 updates | "
         "return 0.5 | ETA 0:00:00"
     )
 
@@ -79,17 +84,6 @@ def test_remaining_time_is_of_the_speed_since_the_first_updates(monkeypatch):
     for now[0], steps, updates in ((2.0, 80, 0), (60.0, 100, 5), (80.0, 140, 25)):
         ends.append(shown.show(Counters(steps=steps, updates=updates), 0.5, CLOCK)[-7:])
     assert ends == ["", "| ETA -", "0:00:30"]
-
-
-@pytest.mark.parametrize(
-    ("rate", "told"),
-    [(91.4, "91 updates/s"), (0.64, "0.6 updates/s"), (float("nan"), "learning 0 updates/s")],
-)
-def test_slow_learning_has_a_digit_behind_the_point(rate, told):
-    clock = {**CLOCK, "learning_updates_per_second": rate}
-    assert told in Progress(100, Counters(), plain=True).show(
-        Counters(steps=100, updates=17), 0.5, clock
-    )
 
 
 def lines(shown, points):
