@@ -29,44 +29,30 @@ def never() -> bool:
 
 
 class ReplayStatus(NamedTuple):
-    """How much a replay holds and has received.
+    """How much a replay holds and has received."""
 
-    Attributes:
-      num_rows: rows that are kept now.
-      num_sequences: sequences that can be drawn now.
-      steps: transitions received; None if the replay does not see every row.
-      learning_since: steps at which learning began, -1 before; None if it is unknown.
-      new_priority: the priority that writers should give new sequences, where they give any.
-    """
-
-    num_rows: int
-    num_sequences: int
-    steps: int | None
-    learning_since: int | None
-    new_priority: float
+    num_rows: int  # that are kept now
+    num_sequences: int  # that can be drawn now
+    steps: int | None  # transitions received; None if the replay does not see every row
+    learning_since: int | None  # steps at which learning began, -1 before; None if unknown
+    new_priority: float  # that writers should give new sequences, where they give any
 
 
 class Draw(NamedTuple):
-    """The sequences of one call of updates.
+    """The sequences of one call of updates."""
 
-    Attributes:
-      keys: for `Replay.set_priorities`.
-      sample: `[B, ...]`, NumPy arrays: the batches of all updates, one after the other.
-      updates: in the call; divides B.
-    """
-
-    keys: Any
-    sample: Sample
-    updates: int
+    keys: Any  # for `Replay.set_priorities`
+    sample: Sample  # `[B, ...]`, NumPy arrays: the batches of all updates, one after the other
+    updates: int  # in the call; divides B
 
 
 class Replay(Protocol):
     """A learner's side of a replay; used by one thread at a time.
 
     Attributes:
-      shapes: all samples that `sample` may return, as `jax.ShapeDtypeStruct`s: that of
+      shapes: all samples that `sample` may return, as `jax.ShapeDtypeStruct`s: first of
         `ReplayConfig.updates_per_call` updates on replayed sequences, then, with on-policy updates,
-        that of one on the newest.
+        of one on the newest.
       metric_names: of `metrics`.
     """
 
@@ -99,12 +85,10 @@ class Replay(Protocol):
     def restore(self, state: Any, counters: Mapping[str, int]) -> None:
         """Restores the state of a replay that was made with the same arguments.
 
-        Args:
-          state: of that replay.
-          counters: `steps`, `updates` and `learning_since` when the state was saved.
+        `counters` has `steps`, `updates` and `learning_since` when the state was saved.
 
         Raises:
-          ValueError: the state is that of another kind of replay.
+          ValueError: the state is of another kind of replay.
         """
 
     def close(self) -> None:
@@ -127,7 +111,7 @@ class Writer(Protocol):
 
 
 class RowStore(Protocol):
-    """What keeps the rows of a run's actors in the run's own process, or on its device."""
+    """The store of the actors' rows in the run's own process, or on its device."""
 
     @property
     def capacity(self) -> int:

@@ -23,11 +23,9 @@ class LocalReplay:
     `[3, B]`: a slot that has been overwritten has another start, and its priorities are ignored.
 
     Attributes:
-      num_envs: the number of environments.
-      capacity, nbytes: see `RowStore`.
+      num_envs, capacity, nbytes, packing: see `SequenceStore`.
       store: holds the rows.
       schedule: of the updates.
-      packing: of the rows and of what `draw` returns.
     """
 
     metric_names: tuple[str, ...] = ("replay_age",)
@@ -150,12 +148,7 @@ class LocalReplay:
         return {**self.store.state(), **kind, "schedule": self.schedule.state()}
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
-        """Restores the store and the schedule; `cut` must follow if new episodes begin.
-
-        Raises:
-          ValueError: the state refers to a Reverb checkpoint, or is that of a replay with other
-            sequences or another selector.
-        """
+        """See `Replay`; `cut` must follow if new episodes begin."""
         if "heads" not in state:
             raise ValueError(
                 "The snapshot's rows are in a Reverb checkpoint or were kept by a replay node, but "

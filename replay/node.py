@@ -22,7 +22,7 @@ class _Made(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """Where an environment's rows are expected to continue."""
+    """Where the rows of a writer's environments are expected to continue."""
 
     writer: int
     number: int
@@ -32,10 +32,10 @@ class _Position(NamedTuple):
 class ReplayNode:
     """A `LocalReplay` for the writers of actors (`NodeWriter`) and one learner (`RemoteReplay`).
 
-    Rows: each environment's are sent by one writer at a time. Those that arrive twice are dropped.
-    Where rows are missing, or a writer or the node has restarted, the episode is cut as by a time
-    limit. The next row that arrives is stored as the first one of an episode, though it may be from
-    the middle: an episode may never end.
+    Rows: each writer has environments of its own, whose rows it sends together. Those that arrive
+    twice are dropped. Where rows are missing, or a writer or the node has restarted, episodes are
+    cut as by a time limit. The next rows that arrive are stored as the first ones of episodes,
+    though they may be from the middle: an episode may never end.
 
     Pace: while a call of updates is due that the learner has not drawn, no more than `max_lead`
     rows are added after the one that made it due; writers wait. Nor does a round begin before the
@@ -58,7 +58,7 @@ class ReplayNode:
         self.local = local
         self._max_lead, self._restarts = max_lead, restarts
         self._packing = local.packing
-        self._next: dict[int, _Position] = {}  # by environment; expects new writers
+        self._next: dict[int, _Position] = {}  # by the first of a writer's environments
         self.changed = threading.Condition()
         self._rows = 0  # added so far
         # `_rows` when each call became due that is: on newest, and on replayed sequences.
@@ -78,7 +78,7 @@ class ReplayNode:
     def add(
         self,
         writer: int,
-        numbers: Sequence[int],
+        number: int,
         environments: Sequence[int],
         rows: np.ndarray,
         timeout: float,
@@ -87,8 +87,8 @@ class ReplayNode:
 
         Args:
           writer: the sender, unlike all others and its own earlier lives.
-          numbers: `[n]`, the writer's number of the first row of each environment.
-          environments: `[n]`.
+          number: the writer's number of the first time step.
+          environments: `[n]`, always the same of a writer.
           rows: packed, uint8 `[T, n, row_bytes]`.
           timeout: seconds.
 
@@ -103,7 +103,7 @@ class ReplayNode:
             raise ValueError(f"Rows must be uint8 {shape}, got {rows.dtype} {rows.shape}.")
         with self.changed:
             return self.changed.wait_for(
-                lambda: self._take_in(writer, numbers, environments, rows), timeout
+                lambda: self._take_in(writer, number, environments, rows), timeout
             )
 
     def begin(self, updates: int) -> tuple[int, int]:
@@ -219,40 +219,29 @@ class ReplayNode:
         return [made for number, made in self._made.items() if number > self._used]
 
     def _take_in(
-        self, writer: int, numbers: Sequence[int], environments: Sequence[int], rows: np.ndarray
+        self, writer: int, number: int, environments: Sequence[int], rows: np.ndarray
     ) -> bool:
         """Adds the rows of a chunk that are new; whether none had to wait."""
-        packing, pairs = self._packing, list(zip(environments, numbers, strict=True))
-        begins = np.array([self._begin(*pair, writer) for pair in pairs])
-        joined = np.array([self._next[environment].joined for environment in environments])
-        columns, index = np.array(environments), min(int(begins.min()), len(rows))
-        while index < len(rows):
-            begun = begins <= index
-            packed = packing.split(rows[index, begun])  # copies
-            is_first, _ = packing.flags(packed[0])
-            is_first |= ~(joined | (begins < index))[begun]
-            if not self._add(packed, columns[begun]):
-                break
-            index += 1
-        for (environment, number), begin in zip(pairs, begins, strict=True):
-            position = self._next[environment]
-            if number + index > position.number:
-                joins = position.joined or bool(begin < index)
-                self._next[environment] = _Position(writer, number + index, joins)
-        return index == len(rows)
-
-    def _begin(self, environment: int, number: int, writer: int) -> int:
-        """How many rows of a chunk have been added already; cuts where rows are missing."""
-        if not 0 <= environment < self.local.num_envs:
-            raise ValueError(
-                f"Rows of environment {environment} arrived, but the replay was made for "
-                f"{self.local.num_envs}: environments must be numbered from 0."
-            )
-        position = self._next.get(environment)
+        for environment in environments:
+            if not 0 <= environment < self.local.num_envs:
+                raise ValueError(
+                    f"Rows of environment {environment} arrived, but the replay was made for "
+                    f"{self.local.num_envs}: environments must be numbered from 0."
+                )
+        position = self._next.get(environments[0])
         if position is None or position.writer != writer or position.number < number:
-            self.local.cut(environment)
-            position = self._next[environment] = _Position(writer, number, False)
-        return position.number - number
+            for environment in environments:
+                self.local.cut(environment)
+            position = _Position(writer, number, False)
+        for row in rows[position.number - number :]:
+            packed = self._packing.split(row if position.joined else row.copy())
+            if not position.joined:
+                self._packing.flags(packed[0])[0][:] = True
+            if not self._add(packed, np.array(environments)):
+                break
+            position = _Position(writer, position.number + 1, True)
+        self._next[environments[0]] = position
+        return position.number >= number + len(rows)
 
     def _add(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> bool:
         """Adds rows if the pace permits, and makes the draws that they make due."""

@@ -43,13 +43,13 @@ class NodeWriter:
         Args:
           peer: a `ReplayNode`.
           environment_spec: of one environment.
-          sequence: those of the node's replay.
-          environments: their numbers among all of the program's, 0 ...
+          sequence: of the node's replay.
+          environments: their numbers among all environments of the program, 0 ...
           chunk_rows: rows of each environment that are sent at once.
-          chunk_seconds: after which fewer are sent, by the next `write`.
-          max_chunks: that are not taken in, at least 1: `write` waits then.
+          chunk_seconds: after these, the next `write` sends fewer.
+          max_chunks: at least 1; `write` waits while so many are not taken in.
           stop: called twice a second while the writer waits.
-          max_wait: seconds that rows may wait for the node to take them.
+          max_wait: seconds that rows may wait for the node.
 
         Raises:
           ValueError: the node's rows have another layout, or it has not all these environments.
@@ -69,9 +69,7 @@ class NodeWriter:
         self._sent_at = time.monotonic()
 
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
-        """Writes rows as a `Writer`; waits while `max_chunks` are not taken in.
-
-        The priority is ignored: the selector chooses it.
+        """Writes rows, waiting while `max_chunks` are not taken in; ignores the priority.
 
         Raises:
           ValueError: rows do not match the spec or the number of environments.
@@ -89,10 +87,7 @@ class NodeWriter:
             self._send()
 
     def close(self) -> None:
-        """Sends what is left, for a few seconds at most.
-
-        When the program stops, rows that the node holds back are lost.
-        """
+        """Sends the rest in a few seconds; rows that the node holds back at a stop are lost."""
         deadline = time.monotonic() + _CLOSE_SECONDS
         with contextlib.suppress(Stopped):
             while self._is_taken(deadline) and self._rows:
@@ -126,11 +121,9 @@ class NodeWriter:
         while self._sent is not None:
             try:
                 if self._answer is None:
-                    numbers = [self._number] * len(self._environments)
+                    chunk = self._number, self._environments, self._sent
                     hold = 0.0 if self._stop() else _HOLD_SECONDS
-                    self._answer = self._peer.send(
-                        "add", self._writer, numbers, self._environments, self._sent, hold
-                    )
+                    self._answer = self._peer.send("add", self._writer, *chunk, hold)
                 if self._answer.result(max(0.0, deadline - time.monotonic())):
                     self._number, self._sent = self._number + len(self._sent), None
             except TimeoutError:

@@ -38,8 +38,7 @@ class Packing:
     def pack(self, values: Any) -> np.ndarray:
         """Packs arrays `[n, ...]`, n a single axis, into uint8 `[n, bytes]`.
 
-        Raises:
-          ValueError: the tree, a dtype or a shape is not as specified.
+        ValueError if the tree, a dtype or a shape is not as specified.
         """
         leaves, structure = jax.tree.flatten(values)
         if structure != self._structure:
@@ -68,11 +67,9 @@ class Packing:
 class TreePacking:
     """Packs single trees of arrays, not as pickles, which run code of whoever sends them.
 
-    The bytes are a hash of names, dtypes and shapes, then the values.
-
     Attributes:
       like: shapes and dtypes of the arrays.
-      num_bytes: of `pack`.
+      num_bytes: of `pack`: a hash of names, dtypes and shapes, then the values.
     """
 
     def __init__(self, what: str, like: Any):
@@ -89,11 +86,7 @@ class TreePacking:
         return self._layout + self._packing.pack((rows,)).tobytes()
 
     def unpack(self, blob: bytes) -> Any:
-        """The tree: NumPy arrays that share the memory of the bytes.
-
-        Raises:
-          ValueError: the bytes are of another tree.
-        """
+        """The tree, arrays in the memory of the bytes; ValueError if they are of another tree."""
         size = len(self._layout)
         if blob[:size] != self._layout or len(blob) != self.num_bytes:
             raise ValueError(
@@ -108,20 +101,15 @@ class TreePacking:
 class PackedDraw(NamedTuple):
     """The sequences of one call of updates: views of one buffer.
 
-    Attributes:
-      data: the buffer, uint8 `[n]`.
-      header: int64: B, updates in the call, whether the sequences are the newest; the rest is
-        reserved for the transport.
-      keys: int64 `[3, B]` (see `LocalReplay`).
-      weights: float32 `[B]`.
-      parts: packed sequences, for `SequencePacking.unpack`.
+    The header, int64, has B, the updates in the call, and whether the sequences are the newest; the
+    rest is reserved for the transport.
     """
 
-    data: np.ndarray
+    data: np.ndarray  # the buffer, uint8 `[n]`
     header: np.ndarray
-    keys: np.ndarray
-    weights: np.ndarray
-    parts: list[np.ndarray]
+    keys: np.ndarray  # int64 `[3, B]`, see `LocalReplay`
+    weights: np.ndarray  # float32 `[B]`
+    parts: list[np.ndarray]  # packed sequences, for `SequencePacking.unpack`
 
     @property
     def updates(self) -> int:
@@ -219,11 +207,7 @@ class SequencePacking:
         return sum(_aligned(dtype, shape) for dtype, shape in self._arrays(batch))
 
     def read_draws(self, data: np.ndarray) -> list[PackedDraw]:
-        """The draws in a buffer, which has one or more.
-
-        Raises:
-          ValueError: the buffer has another size than the headers say.
-        """
+        """The draws in a buffer; ValueError if it has another size than their headers say."""
         draws = []
         while len(data):
             batch = int(data[:8].view(np.int64)[0])

@@ -79,20 +79,13 @@ def where_rows(mask: Any, x: Any, xp: Any = np) -> Any:
 
 
 def stored_as(sequence: SequenceSpec, config: ReplayConfig) -> dict[str, dict[str, np.ndarray]]:
-    """How the rows of a snapshot are cut and selected: the part of a state that is checked.
-
-    Rows look the same whatever the length of the sequences, and priorities whatever the selector.
-    """
+    """How the rows of a snapshot are cut and selected: rows and priorities do not show it."""
     numbers = {name: np.array(int(getattr(sequence, name))) for name in _CUT}
     return {_STORED_AS: {**numbers, "selector": np.frombuffer(config.selector.encode(), np.uint8)}}
 
 
 def check_stored_as(state: Mapping[str, Any], sequence: SequenceSpec, config: ReplayConfig) -> None:
-    """Refuses the state of a replay with other sequences or another selector.
-
-    Raises:
-      ValueError: names what differs, stored and wanted.
-    """
+    """Refuses (ValueError) the state of a replay with other sequences or another selector."""
 
     def text(value: Any) -> str:
         value = np.asarray(value)

@@ -25,14 +25,12 @@ class UpdateSchedule:
     """Decides which call of updates is due, from the progress of acting and the calls made.
 
     Attributes:
-      steps: time steps taken so far, over all environments.
-      updates: updates made so far.
-      rounds: rounds begun so far.
+      steps, updates, rounds: taken over all environments, made and begun so far.
       learning_since: time steps at which the first update became possible, -1 before.
     """
 
     def __init__(self, config: ReplayConfig, *, num_envs: int, seed: int):
-        """Starts at 0 time steps of `num_envs` environments; the seed is that of Poisson draws."""
+        """Starts at 0 time steps of `num_envs` environments; `seed` is for the Poisson draws."""
         self.updates = 0
         self.learning_since = -1
         self._config = config
@@ -45,11 +43,8 @@ class UpdateSchedule:
     def observe(self, *, steps: int, rows: int, sequences: int, rounds: int) -> None:
         """Records the progress of acting, whenever rows were added.
 
-        Args:
-          steps: time steps taken, over all environments.
-          rows: rows in the store.
-          sequences: sequences that can be drawn.
-          rounds: sequences that every environment has completed.
+        It is time steps taken over all environments, rows in the store, sequences that can be drawn
+        and sequences that every environment has completed.
         """
         self.steps = steps
         enough = rows >= self._config.min_rows and sequences > 0

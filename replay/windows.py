@@ -80,11 +80,10 @@ class Windows(NamedTuple):
         return (starts[:, None] + np.arange(-self.before, self.length)) % self.num_rows
 
     def completed(self, heads: Any, episodes: Any) -> tuple[Any, Any]:
-        """The starts of the sequences that the newest rows complete, and which of them are ones.
+        """The starts of the sequences that the newest rows complete, and which of them exist.
 
-        Args:
-          heads: `[...]`, behind these rows.
-          episodes: `[...]`, where the episodes began; 0 where sequences may cross them.
+        Heads `[...]` are behind these rows. Episodes `[...]` are where the running ones began; 0
+        where sequences may cross them.
         """
         starts = heads - self.length
         return starts, (starts >= episodes) & (starts % self.period == 0)

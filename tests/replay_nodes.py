@@ -41,8 +41,7 @@ def packed(node, rows):
 
 def feed(node, rows, first=0):
     """Sends a chunk of all environments, whose first rows have a number; whether all are added."""
-    count = node.local.num_envs
-    return node.add(7, [first] * count, [*range(count)], packed(node, rows), 0.0)
+    return node.add(7, first, [*range(node.local.num_envs)], packed(node, rows), 0.0)
 
 
 def open_replay(peer, sequence=None, num_envs=2, ahead=0, **changes):

@@ -3,7 +3,6 @@
 import itertools
 import threading
 
-import jax
 import numpy as np
 import pytest
 from replay_nodes import (
@@ -235,7 +234,7 @@ def test_gaps_cut_episodes(name, max_lead, crosses):
     for writer, first, indices in chunks:
         chunk = packed(node, [rows[index] for index in indices])
         sent = chunk.copy()
-        while not node.add(writer, [first], [0], chunk, 0.0):
+        while not node.add(writer, first, [0], chunk, 0.0):
             assert node.draw(0, number, 0.0) is not None
             number += 1
         assert_equal(chunk, sent)
@@ -244,27 +243,23 @@ def test_gaps_cut_episodes(name, max_lead, crosses):
     assert_equal({**found, "rng": 0}, {**wanted, "rng": 0})
 
 
-def test_a_gap_concerns_each_environment_apart():
+def test_a_gap_concerns_the_environments_of_its_writer():
     """Two rows of one environment are missing; two of the other one arrive twice."""
     rows = stream(12, ends=0.0)
-    local, node = local_replay(), make_node(rows=rows[:6])
-    shifted = [
-        jax.tree.map(lambda *x: np.concatenate(x), part(rows[n], 0), part(rows[n + 4], 1))
-        for n in range(4, 8)
-    ]
-    assert node.add(7, [4, 8], [0, 1], packed(node, shifted), 0.0)
-    for row in rows[:6]:
-        local.add(row)
-    local.cut(1)
-    for n in range(8, 12):
-        row = part(rows[n], 1)
-        local.add(as_first(row) if n == 8 else row, np.array([1]))
-    for n in (6, 7):
-        local.add(part(rows[n], 0), np.array([0]))
-    assert node.status()[0] == 8 + 10
+    local, node = local_replay(), make_node()
+    for environment, first in ((0, 0), (1, 0), (0, 4), (1, 8)):
+        chunk = packed(node, [part(row, environment) for row in rows[first : first + 6]])
+        assert node.add(7 + environment, first, [environment], chunk, 0.0)
+    for number, row in enumerate(rows):
+        if number < 10:
+            local.add(part(row, 0), np.array([0]))
+        if number == 8:
+            local.cut(1)
+        if number not in (6, 7):
+            local.add(as_first(part(row, 1)) if number == 8 else part(row, 1), np.array([1]))
     found, wanted = node.local.store.state(), local.store.state()
     assert_equal(found["rows"], wanted["rows"])
-    assert found["heads"].tolist() == wanted["heads"].tolist() == [8, 10]
+    assert found["heads"].tolist() == wanted["heads"].tolist() == [10, 10]
 
 
 @pytest.mark.parametrize("changes", [{}, ROUNDS])
@@ -502,11 +497,11 @@ def test_wrong_rows_are_refused():
     node = make_node(max_lead=0)
     rows = packed(node, stream(3))
     with pytest.raises(ValueError, match=r"uint8 \(3, 1, \d+\), got uint8 \(3, 2, \d+\)\."):
-        node.add(7, [0], [0], rows, 0.0)
+        node.add(7, 0, [0], rows, 0.0)
     with pytest.raises(ValueError, match=r"got uint8 \(3, 2, \d+\)\."):
-        node.add(7, [0, 0], [0, 1], rows[..., 1:], 0.0)
+        node.add(7, 0, [0, 1], rows[..., 1:], 0.0)
     with pytest.raises(ValueError, match=r"Rows of environment 2 arrived, but .* made for 2"):
-        node.add(7, [0, 0], [1, 2], rows, 0.0)
+        node.add(7, 0, [1, 2], rows, 0.0)
     with pytest.raises(ValueError, match=r"max_lead must be at least 0 rows, got -1\."):
         make_node(max_lead=-1)
 
