@@ -4,9 +4,8 @@ For environments written in JAX (`environments.pure.PureEnvironment`). `make_tra
 a whole run as one function of a key; `Training` has functions that can be called in turn.
 """
 
-from .learning import TrainState
 from .replay import DeviceReplay, ReplayState
-from .training import Training, make_train
+from .training import Training, TrainState, make_train
 
 __all__ = [
     "DeviceReplay",

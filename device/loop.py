@@ -16,9 +16,8 @@ from ..training.learner import Snapshot, copied, diverged
 from ..training.loop import Tally
 from ..training.metrics import MetricsAccumulator
 from ..training.run_config import RunConfig
-from .learning import TrainState
 from .seeds import Seed, Seeds, memory
-from .training import LARGEST_COUNT, Training
+from .training import LARGEST_COUNT, Training, TrainState
 
 
 def make_loops(

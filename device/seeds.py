@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .learning import TrainState
-from .training import Training
+from .training import Training, TrainState
 
 _MAX_ROWS = 1024  # time steps of every environment in one call
 _FIRST_ROWS = 16

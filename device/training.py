@@ -5,26 +5,60 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
-from ..agents.base import Agent, LearnerState
+from ..agents.base import Agent, LearnerState, updates_in_one_call
 from ..basics.prng_keys import is_key
 from ..datatypes import ReplayConfig, rows_of
 from ..environments import pure
-from ..environments.pure import PureEnvironment
+from ..environments.pure import PureEnvironment, Running
 from ..networks.loops import within_loops
 from ..replay.rows import sample_shapes
 from ..replay.schedule import UpdateSchedule
-from .learning import Learning, Progress, TrainState
-from .replay import DeviceReplay
+from .replay import DeviceReplay, ReplayState
 
 LARGEST_COUNT = 2**31 - 1  # steps and rows are counted in int32
+
+
+class Progress(NamedTuple):
+    """Counts so far; int32 `[]`."""
+
+    rows: jax.Array  # time steps of every environment
+    steps: jax.Array  # transitions in all environments
+    calls: jax.Array  # of updates on replayed sequences
+    updates: jax.Array
+    learning_since: jax.Array  # steps at which the first update became possible, -1 before
+    diverged_at: jax.Array  # the first update whose priorities were not finite, -1 if there is none
+
+
+class Sums(NamedTuple):
+    """Sums over updates, which do not depend on how the run is divided into calls; float32 `[]`."""
+
+    metrics: dict[str, jax.Array]
+    updates: jax.Array
+
+    def means(self) -> dict[str, jax.Array]:
+        """The means, 0 where there was no update."""
+        return {name: x / jnp.maximum(self.updates, 1) for name, x in self.metrics.items()}
+
+
+class TrainState(NamedTuple):
+    """One moment of a run."""
+
+    learner: LearnerState
+    actors: Any  # the agent's actor states, `[E, ...]`
+    environments: Running  # `[E, ...]`
+    returns: jax.Array  # float32 `[E]`, sums of the running episodes' rewards
+    replay: ReplayState
+    key: jax.Array  # of the draws
+    progress: Progress
+    sums: Sums  # of metrics of updates, since they were last set to 0
 
 
 class Training:
@@ -47,14 +81,7 @@ class Training:
         num_envs: int,
         episode_metrics: tuple[str, ...] = (),
     ):
-        """Computes nothing yet.
-
-        Args:
-          agent: whose functions are used.
-          environment: one of them.
-          config: of the replay, and the pace.
-          num_envs: E >= 1.
-          episode_metrics: see `AgentEntry`.
+        """Computes nothing yet; see `make_train` for the arguments.
 
         Raises:
           ValueError: the environment is not written in JAX, or the replay is not possible.
@@ -64,9 +91,13 @@ class Training:
         self._agent, self._environment, self._config = agent, environment, config
         self._num_envs, self._episode_metrics = num_envs, episode_metrics
         self.replay = DeviceReplay(spec, agent.sequence, config, num_envs=num_envs)
-        shapes = sample_shapes(spec, agent.sequence, config, num_envs=num_envs)
-        self._learn = Learning(agent, self.replay, config, shapes[0])
-        self.metric_names = sorted(self._learn.no_sums.metrics)
+        self._update = updates_in_one_call(agent)
+        sample = sample_shapes(spec, agent.sequence, config, num_envs=num_envs)[0]
+        learner = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
+        _, outputs = jax.eval_shape(
+            lambda x, y: self._update(x, y, config.updates_per_call), learner, sample
+        )
+        self.metric_names = sorted([*outputs.metrics, "replay_age"])
 
     def init(self, key: jax.Array) -> TrainState:
         """The first state: learner and actors begin as those of a run of this seed do."""
@@ -86,7 +117,7 @@ class Training:
             replay=self.replay.init(),
             key=jax.random.key_data(draw_key),
             progress=Progress(zero, zero, zero, zero, zero - 1, zero - 1),
-            sums=self._learn.no_sums,
+            sums=Sums(dict.fromkeys(self.metric_names, jnp.float32(0)), jnp.float32(0)),
         )
         # Some agents begin with weakly typed numbers, which a loop must not change.
         return jax.tree.map(
@@ -166,6 +197,68 @@ class Training:
             progress=progress._replace(rows=progress.rows + 1, steps=steps),
         )
         return state, episodes
+
+    def _learn(self, state: TrainState, calls: jax.Array) -> TrainState:
+        """The updates after a time step, whose row of `advance`'s calls is `calls`."""
+        if self._config.on_policy:
+            newest = functools.partial(self._once, kind="newest", count=1)
+            state = jax.lax.cond(calls[0] > 0, newest, lambda state: state, state)
+        replayed = functools.partial(
+            self._once, kind="replayed", count=self._config.updates_per_call
+        )
+        if self._config.pace == "rounds":
+            if self._config.replay_ratio:
+                state = jax.lax.fori_loop(0, calls[1], lambda _, state: replayed(state), state)
+            return state
+        state = self._begin_learning(state)
+        return jax.lax.while_loop(lambda state: self._is_due(state.progress), replayed, state)
+
+    def _begin_learning(self, state: TrainState) -> TrainState:
+        """Notes the step at which there were enough rows, where the pace is steady."""
+        progress, replay = state.progress, self.replay
+        enough = replay.num_rows(state.replay) >= self._config.min_rows
+        begins = enough & state.replay.present.any() & (progress.learning_since < 0)
+        since = jnp.where(begins, progress.steps, progress.learning_since)
+        return state._replace(progress=progress._replace(learning_since=since))
+
+    def _is_due(self, progress: Progress) -> jax.Array:
+        """See `UpdateSchedule`: the acted steps pay for one more call."""
+        acted = progress.steps - progress.learning_since
+        wanted = (acted / self._config.acting_steps_per_update).astype(jnp.int32)
+        due = wanted - progress.updates >= self._config.updates_per_call
+        return (progress.learning_since >= 0) & due
+
+    def _once(self, state: TrainState, *, kind: str, count: int) -> TrainState:
+        """One call of updates."""
+        replay, progress = self.replay, state.progress
+        if kind == "newest":
+            slots, sample = replay.newest(state.replay)
+        else:
+            key = jax.random.fold_in(jax.random.wrap_key_data(state.key), progress.calls)
+            slots, sample = replay.sample(state.replay, key)
+            progress = progress._replace(calls=progress.calls + 1)
+        learner, update = self._update(state.learner, sample, count)
+        finite = jnp.isfinite(update.priorities.reshape(count, -1)).all(axis=1)
+        failed = (progress.diverged_at < 0) & ~finite.all()
+        since = jnp.where(progress.updates == 0, progress.steps, progress.learning_since)
+        if self._config.pace == "rounds":
+            progress = progress._replace(learning_since=since)
+        progress = progress._replace(
+            updates=progress.updates + count,
+            diverged_at=jnp.where(
+                failed, progress.updates + 1 + jnp.argmin(finite), progress.diverged_at
+            ).astype(jnp.int32),
+        )
+        age = jnp.mean(replay.ages(state.replay, slots).astype(jnp.float32))
+        metrics: Mapping[str, jax.Array] = {**update.metrics, "replay_age": age}
+        totals = state.sums.metrics.items()
+        added = {name: total + count * metrics[name] for name, total in totals}
+        return state._replace(
+            learner=learner,
+            replay=replay.set_priorities(state.replay, slots, update.priorities),
+            progress=progress,
+            sums=Sums(added, state.sums.updates + count),
+        )
 
 
 def make_train(

@@ -37,13 +37,13 @@ BUDGETS = {
     "networks": 1562,
     "agents": 4946,
     "environments": 3890,
-    "replay": 3492,
+    "replay": 3422,
     "training": 3997,
-    "device": 950,
+    "device": 884,
     "evaluation": 2179,
     "command": 2395,
     "launchpad_programs": 3665,
-    "tests": 33552,
+    "tests": 33546,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
