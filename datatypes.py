@@ -221,15 +221,15 @@ class ReplayConfig:
     """How experience is stored, selected and replayed."""
 
     selector: Literal["uniform", "proportional", "contextual"] = "uniform"
-    """Distribution of the drawn sequences: uniform; proportional to priorities, where a new
-    sequence has the largest priority so far; or contextual, where a new sequence has a mean of the
-    priorities of its neighbours in time."""
+    """How sequences are drawn: uniformly; in proportion to priorities ("proportional"), where a new
+    sequence has the largest priority so far; or "contextual", where a new sequence has a mean of
+    the priorities of its neighbours in time."""
 
     capacity: Annotated[int, Range(1)] = 1_000_000
     """Rows (time steps) stored, over all environments."""
 
     capacity_per_environment: bool = False
-    """Whether the capacity is the number of rows of each environment instead."""
+    """Whether the capacity counts the rows of each environment, instead of all together."""
 
     min_rows: Annotated[int, Range(1)] = 1_000
     """Rows stored before learning starts, over all environments; at most the capacity."""
@@ -238,16 +238,16 @@ class ReplayConfig:
     """Sequences in one update."""
 
     acting_steps_per_update: Annotated[float, Range(0.0, above=True)] = 5.0
-    """Time steps in the environments for each update, if pace is "steady"."""
+    """Time steps of the environments per update, if pace is "steady"."""
 
     updates_per_call: Annotated[int, Range(1)] = 1
-    """Updates on replayed sequences in one jitted call. The call waits until all of them are due,
-    for further rounds if pace is "rounds". Their batches are drawn together, so priorities lag by
-    one call."""
+    """Updates on replayed sequences in one jitted call. The call waits until all of them are due;
+    if pace is "rounds", this may take further rounds. Their batches are drawn together, so
+    priorities lag by one call."""
 
     pace: Literal["steady", "rounds"] = "steady"
     """When to update: "steady" updates once every acting_steps_per_update time steps; "rounds"
-    updates whenever every environment has one more complete sequence."""
+    updates when every environment has one more complete sequence."""
 
     replay_ratio: Annotated[float, Range(0.0)] = 4.0
     """Mean number of times that a transition is replayed, if pace is "rounds". The number of

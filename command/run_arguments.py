@@ -48,11 +48,11 @@ class RunArguments(RunConfig, Generic[AgentConfig]):
     """Workers around a parameter server, in place of actors and a learner."""
 
     run_directory: Path | None = None
-    """Where the run is kept; by default a new folder under runs/."""
+    """Directory of the run; by default a new folder under runs/."""
 
     resume: Path | None = None
-    """Continue the run of this directory from its newest snapshot. It keeps its config, except for
-    --steps, --learner-devices and --logger."""
+    """Continue the run of this directory from its newest snapshot. The run keeps its config, except
+    for --steps, --learner-devices and --logger."""
 
     plain: bool = False
     """Log lines instead of a progress bar or a live table."""

@@ -30,11 +30,11 @@ class TrainArguments(RunArguments[AgentConfig]):
     """Train an agent in one process, or continue a run. Ctrl-C leaves a snapshot too."""
 
     seeds: Annotated[int, Range(1)] = 1
-    """Runs with the seeds from --seed on, each in a directory of its own, and in a process of its
-    own; with --on-device, they are computed together."""
+    """Number of runs, with the seeds from --seed on, each in its own directory and process. With
+    --on-device they are computed together."""
 
     jobs: Annotated[int, Range(1)] = 1
-    """Runs of several seeds at a time."""
+    """Number of runs at a time, with --seeds."""
 
     @property
     def hidden(self) -> set[str]:

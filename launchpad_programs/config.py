@@ -27,7 +27,7 @@ RESTARTS = "restarts.json"  # from node to its restarts; written by the launcher
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AcmeOptions:
-    """A user's Acme loggers, observers and environment loop, for the actors of a program."""
+    """Your own Acme loggers, observers and environment loop, for the actors of a program."""
 
     logger_factory: Callable[[str, str, int], Any] | None = None
     """Acme's `LoggerFactory`, `(label, steps_key, instance) -> acme.utils.loggers.Logger`, called

@@ -35,7 +35,7 @@ BUDGETS = {
     "basics": 548,
     "losses": 1339,
     "networks": 1562,
-    "agents": 4946,
+    "agents": 4945,
     "environments": 3890,
     "replay": 3422,
     "training": 3997,

@@ -90,7 +90,7 @@ def test_figures_are_those_that_the_script_draws(name):
 def test_every_definition_that_a_page_links_to_exists():
     links = [
         (page, *link)
-        for page in ROOT.glob("docs/*.md")
+        for page in [*ROOT.glob("docs/*.md"), *ROOT.glob("agents/*/README.md")]
         for link in re.findall(r"\[`(\w+)`\]\(([^)#]+\.py)#(\w+)\)", page.read_text("utf-8"))
     ]
     assert len(links) > 50

@@ -29,20 +29,20 @@ class WorkerOptions:
     """Workers around a parameter server, as Reactor's (3.5) and ACER's actor-learners (4)."""
 
     num_workers: Annotated[int, Range(0)] = 0
-    """Workers, which act, store and compute gradients, around a server that applies them, as
-    Reactor's (3.5) and ACER's (4); each has environments, a replay and an update schedule of its
-    own. 0: actors, a replay and one learner."""
+    """Workers around a parameter server, as in Reactor (3.5) and ACER (4). Each has its own
+    environments, replay and update schedule, and computes gradients that the server applies. 0:
+    actors, a replay and one learner."""
 
     max_staleness: Annotated[int | None, Range(0)] = None
-    """Gradients of parameters that are more versions older than the server's are dropped; by
-    default none is."""
+    """Largest age of a gradient's parameters, in versions of the server; older gradients are
+    dropped. By default none are."""
 
     gradients_per_fetch: Annotated[int, Range(1)] = 1
     """Gradients that a worker sends between two fetches of parameters."""
 
     decoupled: bool = False
-    """Each worker acts and learns in two threads, as Reactor's (3.5), instead of in turn. Acting
-    waits while a call of updates is due behind the running one and the next."""
+    """Each worker acts and learns in two threads, as in Reactor (3.5), instead of in turn. Acting
+    waits while a call of updates is due that the learner has not drawn yet."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -65,58 +65,58 @@ class RunConfig:
 
     environment: str
     """catch, a Gymnasium id (CartPole-v1), dm_control:cartpole/swingup, a game (ALE/Pong-v5), or
-    module:NAME of your own; switches may follow (deep_sea,size=20)."""
+    your own as module:NAME; switches may follow (deep_sea,size=20)."""
 
     preset: str | None = None
-    """Where the agent's fields come from; by default the agent's preset for the environment."""
+    """The preset of the agent's fields; by default the agent's preset for the environment."""
 
     steps: Annotated[int | None, Range(1)] = None
-    """Time steps over all environments; by default as many as the preset needs."""
+    """Time steps of all environments together; by default as many as the preset needs."""
 
     seed: Annotated[int, Range(0, MAX_SEED)] = 0
-    """Seed of everything random. In one process the same seed gives the same run, bit for bit."""
+    """Seed of all random numbers. In one process the same seed gives the same run, bit for bit."""
 
     num_envs: Annotated[int, Range(0)] = 0
-    """Environments, those of all actors together; 0 becomes 8 for one actor, 4 for each of several,
-    and 1 for each worker."""
+    """Environments of all actors together. 0 means 8 for one actor, 4 for each of several, and 1
+    for each worker."""
 
     num_actors: Annotated[int, Range(0)] = 0
-    """Actors that share the environments evenly: processes of a program, stepped in turn in one
-    process. 0 becomes 1 (2 by the command `retrax launch`), and as many as there are workers."""
+    """Actors, which share the environments evenly: processes of a program, or stepped in turn in
+    one process. 0 means 1 (2 for `retrax launch`); with workers, their number."""
 
     actor_update_period: Annotated[int | None, Range(1)] = None
-    """Time steps of an actor between fetches of parameters; by default 50 in a program, and in one
-    process none: actors read the newest parameters."""
+    """Time steps of an actor between fetches of parameters. The default is 50 in a program. In one
+    process it is none: actors read the newest parameters."""
 
     on_device: bool = False
-    """Acts, stores, draws and learns in one compiled function, on the accelerator if there is one:
-    for environments written in JAX (catch, memory, deep_sea, noisy_deep_sea, CartPole-v1,
-    Pendulum-v1, pgx:ID, module:NAME)."""
+    """Act, store, draw and learn in one compiled function, on the accelerator if there is one. For
+    environments written in JAX (catch, memory, deep_sea, noisy_deep_sea, CartPole-v1, Pendulum-v1,
+    pgx:ID, module:NAME)."""
 
     learner_devices: Annotated[int, Range(1)] = 1
     """Devices (GPUs) of this machine over which the learner splits each batch."""
 
     snapshot_every: Annotated[int | None, Range(1)] = None
-    """Steps between snapshots; by default a fifth of the run. The end always has one."""
+    """Steps between snapshots; by default a fifth of the run. The last step always has one."""
 
     snapshot_seconds: Annotated[float, Range(0.0)] = 600.0
-    """Seconds after which there is a snapshot in any case; writing them takes a twentieth of the
-    time at most."""
+    """Most seconds between snapshots, unless writing them would take more than a twentieth of the
+    time."""
 
     log_every: Annotated[int | None, Range(1)] = None
     """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000."""
 
     keep_snapshots: Annotated[int, Range(1)] = 2
-    """Newest snapshots to keep."""
+    """Number of newest snapshots to keep."""
 
     logger: str | None = None
-    """`package.module:NAME` of a function that gets the steps and each row of metrics, for a
-    tracker of experiments; see `MetricsLogger`."""
+    """`package.module:NAME` of a function that receives the steps and each row of metrics, for an
+    experiment tracker; see `MetricsLogger`."""
 
     evaluate_every: Annotated[int, Range(0)] = 0
-    """Steps between evaluations of the greedy policy of a run in one process, in environments of
-    their own; 0 makes none. The last step is evaluated too. The best parameters so far are kept
-    in best.npz."""
+    """Steps between evaluations of the greedy policy of a run in one process, in separate
+    environments; 0: none. The last step is evaluated too. The best parameters so far are kept in
+    best.npz."""
 
     evaluation_episodes: Annotated[int, Range(1)] = 20
     """Episodes of one evaluation of the greedy policy."""

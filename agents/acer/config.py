@@ -57,11 +57,11 @@ class Config:
     """ACER. Sections are those of Wang et al. 2017; the defaults are the paper's for Atari (4)."""
 
     estimator: Literal["acer", "tis"] = "acer"
-    """Policy-gradient estimator: ACER's, or that of the baseline TIS (E.2), which is A3C's on
-    on-policy data."""
+    """Policy-gradient estimator: ACER's, or the baseline TIS (E.2), which equals A3C's on on-policy
+    data."""
 
     returns: Literal["retrace", "importance"] = "retrace"
-    """Returns: Retrace and Q_opc, or importance sampling for both, an ablation (E.4)."""
+    """Returns: Retrace and Q_opc, or importance sampling for both (ablation, E.4)."""
 
     trust_region: bool = True
     """Whether policy gradients are projected onto the trust region (3.3)."""
@@ -72,25 +72,24 @@ class Config:
 
     average_decay: Annotated[float, Range(0.0, 1.0)] = _per_batch(_DECAY)
     """alpha of the average policy, alpha * average + (1 - alpha) * params. Paper: 0.99 (4) in each
-    update of one segment, 0.99^16 in the 16 that a batch replaces; continuous actions: 0.995
-    (6)."""
+    update of one segment, so 0.99^16 in the 16 updates that a batch replaces; continuous actions:
+    0.995 (6)."""
 
     exploit_average: bool = False
-    """Whether evaluation acts with the average policy instead of the newest one, which changes more
-    from update to update. Unspecified in the paper; our choice."""
+    """Whether evaluation acts with the average policy, which changes less from update to update
+    than the newest one. Unspecified in the paper; our choice."""
 
     truncation: Annotated[float, Range(0.0, above=True)] = 10.0
     """c, the truncation of the policy's importance weights. Paper: 10 (4); continuous actions: 5,
-    of TIS too (6)."""
+    also for TIS (6)."""
 
     stochastic_dueling: bool = True
     """Continuous actions only: Q is V plus the advantage of a stochastic dueling network (5.1).
-    False: Q has a network of its own, which shares no layer with the policy or V, an ablation
-    (E.4)."""
+    False: Q has a separate network, which shares no layer with the policy or V (ablation, E.4)."""
 
     num_dueling_samples: Annotated[int, Range(1)] = 5
-    """Continuous actions only: n, the actions sampled for the mean of a dueling network. Paper: 5
-    (6)."""
+    """Continuous actions only: n, the number of actions sampled for the mean of a dueling network.
+    Paper: 5 (6)."""
 
     policy_std: Annotated[float, Range(0.0, above=True)] = 0.3
     """Continuous actions only: the fixed standard deviation, in units of half the range of the
@@ -101,21 +100,21 @@ class Config:
 
     entropy_cost: Annotated[float, Range(0.0)] = 0.001
     """Weight of the entropy bonus. Its gradient is added before the projection (our choice). Paper:
-    0.001 (4). A Gaussian of fixed deviation has constant entropy, so the weight has no effect."""
+    0.001 (4). A Gaussian with fixed deviation has constant entropy; the weight has no effect."""
 
     critic_cost: Annotated[float, Range(0.0)] = 1.0
     """Weight of the critic's loss (Q_ret - Q)^2 / 2. Paper: 1 (eq. 6)."""
 
     scale_rewards: bool = False
-    """Whether rewards are divided, in the update only, by the largest absolute discounted sum of
-    rewards so far. All values are then in units of it. Our addition."""
+    """Whether the update divides rewards by the largest absolute discounted sum of rewards so far.
+    All values are then in units of that sum. Our addition."""
 
     max_abs_reward: Annotated[float, Range(0.0, above=True)] = 1.0
-    """Rewards are clipped to +- this value, in the update only, after scaling; 1e9 clips none.
-    Paper: 1, as in DQN (4)."""
+    """The update clips rewards to +- this value, after scaling; 1e9 clips none. Paper: 1, as in DQN
+    (4)."""
 
     reward_scale: Annotated[float, Range(0.0, above=True)] = 1.0
-    """Rewards are multiplied by this in the update, after clipping. Our addition."""
+    """The update multiplies rewards by this factor, after clipping. Our addition."""
 
     learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 7e-4
     """RMSProp's learning rate, constant. Unspecified in the paper ("of an earlier A3C", 4); our
@@ -127,50 +126,50 @@ class Config:
 
     rmsprop_epsilon: Annotated[float, Range(0.0, above=True)] = 2.5e-4
     """Added to RMSProp's mean square, inside the square root. Unspecified in the paper; our choice:
-    0.1 / k^2. A3C's 0.1 is for sums of gradients over the k steps of a segment; these are means."""
+    0.1 / k^2. A3C's 0.1 is for sums of gradients over the k steps of a segment; ours are means."""
 
     max_gradient_norm: Annotated[float, Range(0.0, above=True)] = 2.0
-    """Gradients with a larger norm are scaled down to it. Unspecified in the paper; our choice:
-    40 / k. Implementations of A3C have 40 for sums over k steps; these are means."""
+    """Gradients with a larger norm are scaled down to it. Unspecified in the paper; our choice: 40
+    / k. A3C implementations use 40 for sums over k steps; ours are means."""
 
     sequence_length: Annotated[int, Range(2)] = 21
     """Rows of a segment, one more than its transitions k. Paper: k = 20 (4); continuous actions:
     50 (6)."""
 
     replay: ReplayConfig = _ATARI_REPLAY
-    """Replay. Paper: 50,000 frames for each of 16 threads, ratio 4 out of 0, 1, 4, 8 (4);
-    continuous actions: 5,000 frames, off-policy only, each step replayed about 4 times (6). The
-    environments replace the threads; a batch of 16 segments replaces one update by each thread. The
-    start of learning is unspecified in the paper; our choice."""
+    """Replay. Paper: 50,000 frames for each of 16 threads, ratio 4 (of 0, 1, 4, 8) (4); continuous
+    actions: 5,000 frames, off-policy only, each step replayed about 4 times (6). The environments
+    replace the threads; a batch of 16 segments replaces one update by each thread. The start of
+    learning is unspecified in the paper; our choice."""
 
     frame_stack: Annotated[int, Range(1)] = 4
-    """Observations that the network sees at once. Paper: 4 frames (4); continuous actions: 1."""
+    """Observations stacked in the network's input. Paper: 4 frames (4); continuous actions: 1."""
 
     convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = DQN_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images; None: by their size (ours).
-    Paper: section 4."""
+    """(channels, kernel, stride) of each convolution, for images; None: chosen by image size
+    (ours). Paper: section 4."""
 
     vector_sizes: Annotated[tuple[int, ...], Sizes()] = (64,)
-    """Hidden layers before the common one, for float vectors. Unspecified in the paper; our
+    """Hidden layers before the shared one, for float vectors. Unspecified in the paper; our
     choice."""
 
     hidden_size: Annotated[int, Range(1)] = 512
     """Units of the layer after the torso. Paper: 512 (4)."""
 
     orthogonal_gain: Annotated[float | None, Range(0.0, above=True)] = None
-    """Convolutions and the hidden layer start as orthogonal matrices times this; None: as Haiku's
-    layers. Unspecified in the paper; our choice."""
+    """Gain of the orthogonal initial weights of convolutions and hidden layer; None: Haiku's
+    default weights. Unspecified in the paper; our choice."""
 
     memory_size: Annotated[int, Range(0)] = 0
-    """Units of an LSTM after that layer; 0 for none. Paper: none."""
+    """Units of an LSTM after the hidden layer; 0 for none. Paper: none."""
 
     shared_network: bool = True
-    """Whether policy and values share all layers but the last; Q without stochastic dueling shares
+    """Whether policy and values share all layers but the last. Without stochastic dueling, Q shares
     none. Paper: yes (2)."""
 
     advantage_size: Annotated[int, Range(1)] = 64
-    """Continuous actions only: hidden units of the advantage network, or of Q's layer that takes
-    the action. Paper: "small" (6); our choice."""
+    """Continuous actions only: hidden units of the advantage network, or of the layer in which Q
+    takes the action. Paper: "small" (6); our choice."""
 
     @property
     def evaluation_average_decay(self) -> float:

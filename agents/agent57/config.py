@@ -37,15 +37,15 @@ class Config:
     """Transformed Retrace (paper, NGU), or n-step double Q-learning (R2D2)."""
 
     arm_choice: Literal["bandit", "uniform", "actor", "zero"] = "bandit"
-    """An actor's arm for an episode: the meta-controller's (paper); uniformly random (NGU as the
-    paper describes it); the actor's index (NGU as printed); or always arm 0 (R2D2)."""
+    """An actor's arm for an episode: the meta-controller's choice (paper); uniformly random (NGU as
+    the paper describes it); the actor's index (NGU as printed); or always arm 0 (R2D2)."""
 
     evaluation: Literal["alternate", "greedy", "arm"] = "alternate"
-    """An evaluator's arm: its own bandit's and the best one, five episodes each (paper); always the
-    best one; or always evaluation_arm (NGU)."""
+    """An evaluator's arm: its own bandit's choice and the best arm, in turn for five episodes
+    (paper); always the best arm; or always evaluation_arm (NGU)."""
 
     evaluation_arm: Annotated[int, Range(0)] = 0
-    """The arm of that evaluation, at most num_arms - 1. NGU: 0, which has no intrinsic reward."""
+    """The arm if evaluation is "arm", at most num_arms - 1. NGU: 0 (no intrinsic reward)."""
 
     num_arms: Annotated[int, Range(2)] = 32
     """N, the number of pairs (beta_j, gamma_j). Paper: 32."""
@@ -66,7 +66,7 @@ class Config:
     """gamma_{N-1}. Paper, NGU: 0.99."""
 
     transformed_mix: bool = False
-    """Combine the values as h(h^-1(Q^e) + beta h^-1(Q^i)). Paper: plain sum, no difference seen."""
+    """Combine the values as h(h^-1(Q^e) + beta h^-1(Q^i)). Paper: plain sum; no difference seen."""
 
     rescale: bool = True
     """Learn rescaled values h(Q). Paper: yes; NGU in its maze: no."""
@@ -84,21 +84,21 @@ class Config:
     """Probability of random actions in the target policy. Paper: 0, greedy; NGU's table: 0.01."""
 
     actor_epsilon: Annotated[float, Range(0.0, 1.0, above=True)] = 0.4
-    """epsilon of epsilon_l = epsilon^(1 + alpha l / (L - 1)) of actor l. Paper: 0.4."""
+    """epsilon in epsilon_l = epsilon^(1 + alpha l / (L - 1)) of actor l. Paper: 0.4."""
 
     actor_epsilon_exponent: Annotated[float, Range(0.0)] = 8.0
-    """alpha of the same formula. 8 is not confirmed by the paper; R2D2: 7."""
+    """alpha in the same formula. The paper does not confirm 8; R2D2: 7."""
 
     evaluation_epsilon: Annotated[float, Range(0.0, 1.0)] = 0.01
     """Probability of random actions in evaluation. NGU: 0.01."""
 
     evaluation_average_decay: Annotated[float, Range(0.0, 1.0, below=True)] = 0.0
-    """Share of itself that an average of the values' parameters keeps at each update. Evaluation
-    acts with the average; 0: with the newest parameters (papers). Our addition."""
+    """Decay, per update, of the averaged value-network parameters with which evaluation acts; 0:
+    the newest parameters (papers). Our addition."""
 
     bandit_window: Annotated[int, Range(1)] = 160
-    """tau, the pulls that an actor's bandit remembers; at least N. Paper: 160 in its text, 90 in
-    table 3."""
+    """tau, the number of pulls that an actor's bandit remembers; at least N. Paper: 160 in its
+    text, 90 in table 3."""
 
     bandit_bonus: Annotated[float, Range(0.0)] = 1.0
     """beta_UCB, the weight of the bandit's exploration bonus, in units of the return. Paper: 1."""
@@ -135,20 +135,20 @@ class Config:
     """L, the largest factor of life-long novelty. NGU: 5."""
 
     novelty_window: Annotated[int, Range(1)] = 10_000
-    """Steps of an actor over which mean and deviation of its novelty errors forget; before, they
-    are cumulative. Unspecified in the papers; our choice, not measured on Atari."""
+    """Steps of an actor after which mean and deviation of its novelty errors forget exponentially;
+    before, they are cumulative. Unspecified in the papers; our choice, not measured on Atari."""
 
     intrinsic_rewards: Literal["stored", "recomputed"] = "stored"
-    """Intrinsic rewards that are learned from: as the actor stored them (papers); or with the
-    episodic part stored and the life-long novelty of the newest predictor, relative to the errors
-    of the batch (ours). Stored rewards grow old: what was new then may be known by now."""
+    """The learner's intrinsic rewards: those that the actor stored (papers); or the stored episodic
+    part times the newest predictor's life-long novelty, relative to the errors of the batch (ours).
+    Stored rewards become outdated: states that were new may be familiar now."""
 
     embedding_refresh: Literal["episode", "step"] = "episode"
     """When actors use new embedding parameters. NGU: once per episode, from a copy in each
     actor."""
 
     auxiliary_frames: Annotated[int, Range(1)] = 5
-    """Last transitions of a sequence that train embedding and novelty. NGU: 5."""
+    """Number of last transitions of a sequence that train embedding and novelty. NGU: 5."""
 
     learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 1e-4
     """Adam's learning rate for the values. NGU: 1e-4."""
@@ -182,7 +182,7 @@ class Config:
 
     burn_in: Annotated[int, Range(0)] = 0
     """Rows before the trace that only warm up the memory. Unspecified in the paper; our choice.
-    R2D2: 40. Sequences at an episode's start need none: all their steps are learned from (our
+    R2D2: 40. A sequence that begins with its episode needs none and learns from all its steps (our
     choice)."""
 
     priority_eta: Annotated[float, Range(0.0, 1.0)] = 0.9
@@ -190,21 +190,21 @@ class Config:
 
     replay: ReplayConfig = _REPLAY
     """Replay. NGU: batches of 64, 5e6 steps, first update at 6250 sequences, exponent 0.9.
-    Importance exponent: 0, not confirmed by the papers; R2D2: 0.6. Acting steps per update:
-    NGU's 256 actors take 260 steps/s each, its learner 5 updates/s."""
+    Importance exponent: 0, not confirmed by the papers; R2D2: 0.6. Acting steps per update: NGU has
+    256 actors at 260 steps/s each and 5 updates/s."""
 
     network_scale: Annotated[float, Range(0.0, above=True)] = 1.0
-    """Factor on channels and units of all networks, for smaller machines. Our addition."""
+    """Factor on the channels and units of all networks, for smaller machines. Our addition."""
 
     convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = DQN_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images; None: by their size (ours).
-    NGU, R2D2: DQN's."""
+    """(channels, kernel, stride) of each convolution, for images; None: chosen by image size
+    (ours). NGU, R2D2: DQN's."""
 
     vector_sizes: Annotated[tuple[int, ...], Sizes()] = (64,)
     """Hidden layers of each torso, for float vectors. The papers have images only; our choice."""
 
     torso_size: Annotated[int, Range(1)] = 512
-    """Units of the layer after the torso. 512 is not confirmed by the papers."""
+    """Units of the layer after the torso. The papers do not confirm 512."""
 
     lstm_size: Annotated[int, Range(1)] = 512
     """Units of each LSTM. R2D2: 512."""
@@ -222,7 +222,7 @@ class Config:
     """Outputs of the random network. NGU: 128 (not confirmed)."""
 
     recurrent: bool = True
-    """Whether to use LSTMs. False: layers without memory in their place, an ablation of ours."""
+    """Whether to use LSTMs. False: layers without memory replace them (our ablation)."""
 
     def __post_init__(self) -> None:
         check_fields(self)

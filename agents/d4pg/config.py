@@ -45,11 +45,11 @@ class Config:
 
     return_unit: Annotated[float, Range(0.0, above=True)] = 1.0
     """Factor from the outputs of a mixture or scalar critic to returns. Set it near the size of
-    returns, since Adam's steps do not grow with them. The paper has none; ours: 1."""
+    returns, since Adam's steps do not grow with them. The paper has no such factor; ours: 1."""
 
     scale_rewards: bool = False
-    """Whether rewards are divided, in the update only, by the largest absolute discounted sum of
-    rewards so far. All values are then in units of it. Our addition."""
+    """Whether the update divides rewards by the largest absolute discounted sum of rewards so far.
+    All values are then in units of that sum. Our addition."""
 
     n_step: Annotated[int, Range(1)] = 5
     """N of the N-step returns (section 3). Paper: 5, compared with 1."""
@@ -58,8 +58,8 @@ class Config:
     """Discount factor gamma. Control suite: 0.99."""
 
     exploration: Literal["fixed", "per_actor"] = "fixed"
-    """Gaussian noise on actions (Algorithm 1): "fixed", one sigma for all actors; "per_actor", one
-    sigma for each, between sigma_min and sigma_max (control suite). Geometric spacing is our
+    """Gaussian noise on actions (Algorithm 1). "fixed": one sigma for all actors. "per_actor": each
+    actor has its own, between sigma_min and sigma_max (control suite). Geometric spacing is our
     choice."""
 
     sigma: Annotated[float, Range(0.0)] = 0.3
@@ -67,9 +67,9 @@ class Config:
     in the paper (Algorithm 1); our choice."""
 
     noise_correlation: Annotated[float, Range(0.0, 1.0, below=True)] = 0.0
-    """Correlation of the noise at adjacent time steps, of all actors if exploration is "fixed";
-    else of the last, and in proportion to their number of the others. The standard deviation stays
-    sigma. Paper: 0 (Algorithm 1). Our addition: correlated noise moves what has inertia."""
+    """Correlation of the noise at adjacent time steps. If exploration is "per_actor", it grows
+    linearly from 0 for the first actor to this value for the last. The standard deviation stays
+    sigma. Paper: 0 (Algorithm 1). Our addition: correlated noise moves bodies with inertia."""
 
     sigma_min: Annotated[float, Range(0.0, above=True)] = 1 / 32
     """The first actor's standard deviation of "per_actor" noise. Control suite: 1/32."""
@@ -84,12 +84,12 @@ class Config:
     """Adam's learning rate for the critic, beta of Algorithm 1. Control suite: 1e-4."""
 
     max_action_gradient_norm: Annotated[float | None, Range(0.0, above=True)] = None
-    """A longer gradient dQ/da, with actions scaled to [-1, 1], is scaled down to this norm. None:
-    never, as in Algorithm 1."""
+    """Largest norm of dQ/da, with actions scaled to [-1, 1]; longer gradients are scaled down to
+    it. None: no limit, as in Algorithm 1."""
 
     preactivation_cost: Annotated[float, Range(0.0)] = 0.0
-    """Cost, in the policy's loss, of half the squared norm of its outputs before tanh: a policy at
-    the bounds of its actions, where the derivative of tanh is 0, can return. Paper: 0. Our
+    """Weight, in the policy's loss, of half the squared norm of its outputs before tanh. It lets a
+    policy leave the bounds of its actions, where the derivative of tanh is 0. Paper: 0. Our
     addition."""
 
     target_update_period: Annotated[int, Range(1)] = 100
@@ -111,14 +111,14 @@ class Config:
 
     action_input: Literal["second_layer", "concatenated"] = "second_layer"
     """Where the critic takes the action: added in its second layer (control suite), or concatenated
-    to the features in its first layer."""
+    with the features in its first layer."""
 
     frame_stack: Annotated[int, Range(1)] = 1
-    """Observations that the networks see at once. Control suite: 1; 3 if they are images."""
+    """Observations stacked in the networks' input. Control suite: 1; 3 for images."""
 
     convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = D4PG_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images; None: by their size (ours).
-    Control suite: two of 32, 3x3."""
+    """(channels, kernel, stride) of each convolution, for images; None: chosen by image size
+    (ours). Control suite: two of 32, 3x3."""
 
     pixel_features: Annotated[int, Range(1)] = 50
     """Units after the convolutions, with LayerNorm and tanh. Control suite: 50."""

@@ -23,8 +23,8 @@ class Config:
     """Policy-gradient estimator (3.1): beta-leave-one-out, ACER's truncated one, or plain ISLR."""
 
     policy_gradient_cap: Annotated[float, Range(1.0)] = 1.0
-    """c of beta = min(c, 1/mu) and of TISLR (3.1). Paper: beta = 1, which is c = 1. TISLR's c is
-    unspecified in the paper; 1 is our choice, ACER's is 10."""
+    """c in beta = min(c, 1/mu) and in TISLR (3.1). Paper: beta = 1, so c = 1. TISLR's c is
+    unspecified in the paper; our choice is 1, ACER's is 10."""
 
     retrace_lambda: Annotated[float, Range(0.0, 1.0)] = 1.0
     """lambda of Retrace. Paper: 1.0."""
@@ -33,12 +33,12 @@ class Config:
     """Discount factor gamma. Unspecified in the paper; our choice, usual on Atari."""
 
     scale_rewards: bool = False
-    """Whether rewards are divided, in the update only, by the largest absolute discounted sum of
-    rewards so far. All values are then in units of it. Our addition."""
+    """Whether the update divides rewards by the largest absolute discounted sum of rewards so far.
+    All values are then in units of that sum. Our addition."""
 
     max_abs_reward: Annotated[float, Range(0.0, above=True)] = 1.0
-    """Rewards are clipped to +- this value, in the update only, after scaling; 1e9 clips none.
-    Paper: 1, as in DQN."""
+    """The update clips rewards to +- this value, after scaling; 1e9 clips none. Paper: 1, as in
+    DQN."""
 
     num_atoms: Annotated[int, Range(2)] = 51
     """Atoms of the return distribution. Unspecified in the paper; our choice, as in C51."""
@@ -83,7 +83,7 @@ class Config:
     """Rows between the starts of adjacent sequences. Paper: 1, all overlapping ones (3.3)."""
 
     initial_state: Literal["zero", "stored"] = "zero"
-    """Recurrent state at a sequence's first row: zeros, or the state that the actor had.
+    """Recurrent state at a sequence's first row: zeros, or the state that the actor had there.
     Unspecified in the paper; our choice."""
 
     replay: ReplayConfig = _REPLAY
@@ -92,11 +92,11 @@ class Config:
     choice."""
 
     frame_stack: Annotated[int, Range(1)] = 1
-    """Observations that the network sees at once. Paper: 1, an LSTM instead (appendix)."""
+    """Observations stacked in the network's input. Paper: 1, with an LSTM instead (appendix)."""
 
     convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = REACTOR_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images; None: by their size (ours).
-    Paper: appendix."""
+    """(channels, kernel, stride) of each convolution, for images; None: chosen by image size
+    (ours). Paper: appendix."""
 
     vector_sizes: Annotated[tuple[int, ...], Sizes()] = (64,)
     """Hidden layers before the shared one, for float vectors. The paper has images only; our
@@ -112,7 +112,7 @@ class Config:
     """Hidden units of each head. Paper: 32 (appendix)."""
 
     recurrent: bool = True
-    """Whether to use LSTMs. False: layers without memory in their place, an ablation of ours."""
+    """Whether to use LSTMs. False: layers without memory replace them (our ablation)."""
 
     def __post_init__(self) -> None:
         check_fields(self)

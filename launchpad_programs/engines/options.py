@@ -21,12 +21,12 @@ class ProgramOptions:
     """What a program has besides its run, for its nodes."""
 
     max_lead: Annotated[int, Range(0)] = 256
-    """Rows that the replay takes in at most while an update is due that the learner has not begun;
-    actors may be 64 steps of each environment further. Under launchpad, Reverb's limits hold."""
+    """Most rows that the replay accepts while a due update has not begun; actors may be 64 steps of
+    each environment further ahead. Under launchpad, Reverb's limits apply."""
 
     acme: str | None = None
     """`package.module:NAME` of your own Acme loggers, observers or environment loop
-    (launchpad_programs/README.md): each actor then runs an environment loop of Acme."""
+    (launchpad_programs/README.md). Each actor then runs an environment loop of Acme."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,15 +37,15 @@ class EngineOptions(ProgramOptions):
     """local_mp: processes. local_mt: threads of one process."""
 
     engine: Literal["launchpad", "ray"] | None = None
-    """What runs the processes. launchpad: ends at the first death of a process. ray: starts
-    processes again that die. By default launchpad where it is installed, and ray elsewhere."""
+    """What runs the processes. launchpad ends the program when a process dies; ray restarts the
+    process. The default is launchpad where it is installed, and ray elsewhere."""
 
     ray_address: str | None = None
-    """HOST:PORT of the head of a running Ray cluster, of which this machine is a part
-    (docs/clusters.md); by default, --engine ray starts Ray on this machine."""
+    """HOST:PORT of the head of a running Ray cluster to which this machine belongs
+    (docs/clusters.md). By default, --engine ray starts Ray on this machine."""
 
     max_failures: Annotated[int, Range(0)] = 5
-    """Deaths of the same process in a row that --engine ray forgives: less than a minute apart, or
+    """Successive deaths of one process that --engine ray tolerates: less than a minute apart, or in
     the same way without a new snapshot."""
 
     listen_everywhere: bool = False
