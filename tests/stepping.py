@@ -3,6 +3,7 @@
 import dm_env
 import gymnasium
 import numpy as np
+from dm_env import specs
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 
@@ -26,9 +27,12 @@ class Counting(gymnasium.Env):
 
 
 def random_actions(environment, steps, seed=0):
-    """Discrete actions `[steps, E]`."""
-    shape = (steps, environment.num_envs)
-    return np.random.default_rng(seed).integers(environment.spec.actions.num_values, size=shape)
+    """Actions `[steps, E, ...]`, continuous ones within [-1, 1]."""
+    spec, generator = environment.spec.actions, np.random.default_rng(seed)
+    shape = (steps, environment.num_envs, *spec.shape)
+    if isinstance(spec, specs.DiscreteArray):
+        return generator.integers(spec.num_values, size=shape)
+    return generator.uniform(-1, 1, shape).astype(np.float32)
 
 
 def play(environment, actions):

@@ -4,7 +4,7 @@ import oracles
 import pytest
 from stepping import FIRST, LAST, MID, history, random_actions
 
-from retrax.environments import atari, check_environment
+from retrax.environments import atari
 from retrax.environments.atari import Atari, games
 
 DOWN, ACROSS = oracles.area_weights(210, 84), oracles.area_weights(160, 84).T
@@ -178,17 +178,6 @@ def test_episodes_are_cut_off_without_termination():
     environment.close()
 
 
-def test_the_step_after_a_last_one_ignores_the_action():
-    one, two = (Atari("pong", num_envs=2, max_frames=20, seed=0) for _ in range(2))
-    actions = np.zeros((12, 2), int)
-    others = actions.copy()
-    others[[5, 11]] = 3  # the steps after the last ones: 5 steps, then the first one of the next
-    left, right = history(one, actions), history(two, others)
-    assert (left["step_type"][[0, 6, 12]] == FIRST).all()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name])
-
-
 @pytest.mark.parametrize(("sticky", "renewal"), [(0.0, 20_000), (0.25, 90)])
 def test_seeds_are_reproducible_and_depend_on_neither_number_nor_threads(
     sticky, renewal, monkeypatch
@@ -223,16 +212,6 @@ def test_stacked_frames_end_with_the_newest():
     for t in range(3, 21):
         for k in range(4):
             np.testing.assert_array_equal(stacked[t, ..., k], single[t - 3 + k, ..., 0])
-
-
-def test_it_keeps_the_promises_of_the_interface():
-    check_environment(Atari("pong", num_envs=3, max_frames=60, seed=5), steps=60)
-    check_environment(Atari("breakout", frame_stack=2, seed=5), steps=300)
-    check_environment(Atari("breakout", num_envs=3, episodic_life=True, seed=5), steps=300)
-
-
-def test_step_without_reset_is_a_reset():
-    assert Atari("pong").step(np.zeros(1, int)).step_type[0] == FIRST
 
 
 def test_render_is_what_the_agent_sees_enlarged():
@@ -280,10 +259,3 @@ def test_an_action_that_would_hang_the_emulator_is_refused():
     environment.reset()
     with pytest.raises(ValueError, match="action of environment 1 must be 0 to 5, got 6"):
         environment.step(np.array([0, 6]))
-
-
-def test_closing_twice_does_no_harm():
-    environment = Atari("pong")
-    environment.reset()
-    environment.close()
-    environment.close()

@@ -7,10 +7,6 @@ import pytest
 
 from retrax.environments import factory
 from retrax.environments.arrival import integer_seeds
-from retrax.environments.plain_data import pack, unpack
-from retrax.testing import check_environment
-
-IDS = ("catch/0", "cartpole/3", "deep_sea_stochastic/1", "memory_len/2", "catch_noise/1")
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -22,43 +18,6 @@ def test_a_missing_package_is_named(monkeypatch):
 @pytest.fixture(scope="module")
 def bsuite():
     return pytest.importorskip("bsuite.bsuite")
-
-
-def play(environment, steps, seed=0):
-    """What random actions lead to; the environment has been reset."""
-    generator = np.random.default_rng(seed)
-    num_actions = environment.spec.actions.num_values
-    found = []
-    for _ in range(steps):
-        actions = generator.integers(num_actions, size=environment.num_envs).astype(np.int32)
-        found.append([np.copy(part) for part in environment.step(actions)])
-    return found
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_the_interface_and_the_seed(bsuite, id):
-    check_environment(factory.make(f"bsuite:{id}", num_envs=2, seed=1))
-    one, same, other = (factory.make(f"bsuite:{id}", num_envs=2, seed=seed) for seed in (3, 3, 4))
-    plays = []
-    for environment in (one, same, other):
-        first = environment.reset()
-        plays.append([[np.copy(part) for part in first], *play(environment, 120)])
-    assert str(plays[0]) == str(plays[1])
-    if not id.startswith("deep_sea"):  # no row of whose first steps is random
-        assert str(plays[0]) != str(plays[2])
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_a_copy_continues_the_episodes_and_the_record(bsuite, id):
-    one = factory.make(f"bsuite:{id}", num_envs=2, seed=1)
-    one.reset()
-    play(one, 260)
-    state = unpack(pack(one.state()))
-    other = factory.make(f"bsuite:{id}", num_envs=2, seed=9)
-    other.restore(state)
-    assert str(play(one, 260, seed=1)) == str(play(other, 260, seed=1))
-    assert one.state()["records"] == other.state()["records"]
-    assert one.state()["records"][0][-1]["episode"] > state["records"][0][-1]["episode"]
 
 
 def test_the_record_is_that_of_bsuite(bsuite):

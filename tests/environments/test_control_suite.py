@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stepping import FIRST, LAST, MID, history
+from stepping import FIRST, LAST, MID, history, random_actions
 
 from retrax.environments import check_environment, known_environments, make, mujoco
 from retrax.environments.arrival import integer_seeds
@@ -26,11 +26,6 @@ KINDS = [
     ("quadruped", "walk"),
     ("lqr", "lqr_2_1"),
 ]
-
-
-def random_actions(environment, steps, seed=0):
-    shape = (steps, environment.num_envs, *environment.spec.actions.shape)
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
 
 def by_hand(domain, task, seed, actions, time_limit):
@@ -115,27 +110,6 @@ def test_lqr_ends_by_termination():
     np.testing.assert_array_equal(environment.step(np.zeros((2, 1))).step_type, [MID, FIRST])
 
 
-@pytest.mark.parametrize(("domain", "task"), KINDS[:-1])  # the last one cannot bear its own bounds
-def test_it_keeps_the_promises_of_the_interface(domain, task):
-    environment = ControlSuite(domain, task, num_envs=2, time_limit=0.5)
-    check_environment(environment, steps=40)
-    environment.close()
-
-
-def test_seeds_are_reproducible_and_do_not_depend_on_the_number():
-    def play(num_envs, seed, kind=("reacher", "easy")):  # its target is random too
-        environment = ControlSuite(*kind, num_envs=num_envs, seed=seed, time_limit=0.1)
-        return history(environment, actions[:, :num_envs])["observation"]
-
-    actions = np.random.default_rng(0).uniform(-1, 1, (20, 3, 2))
-    one = play(3, 1)
-    np.testing.assert_array_equal(one, play(3, 1))
-    np.testing.assert_array_equal(one[:, :2], play(2, 1))
-    assert (one[0] != play(3, 2)[0]).any(axis=1).all()
-    assert (one[0, 0] != one[0, 1]).any()
-    assert (one[0, 0] != one[6, 0]).any()  # the next episode begins elsewhere: 5 steps, and a first
-
-
 def test_known_environments_list_every_task():
     known = [id for id in known_environments() if id.startswith("dm_control:")]
     assert known == [f"dm_control:{domain}/{task}" for domain, task in suite.ALL_TASKS]
@@ -173,12 +147,6 @@ def test_pictures(opengl_works):
 def test_a_terrain_that_needs_opengl(opengl_works):
     environment = make("dm_control:quadruped/escape")
     check_environment(environment, steps=3)
-    environment.close()
-
-
-def test_closing_twice_does_no_harm():
-    environment = ControlSuite("cartpole", "swingup")
-    environment.close()
     environment.close()
 
 

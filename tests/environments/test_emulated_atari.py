@@ -117,13 +117,6 @@ def test_no_op_starts_are_spread_and_depend_on_the_seed_alone():
     assert (pictures(1, seed=1) != one).any()
 
 
-def test_step_without_reset_is_a_reset():
-    environment = EmulatedAtari("pong")
-    with pytest.raises(ValueError, match="nothing to render before reset"):
-        environment.render()
-    assert environment.step(np.zeros(1, int)).step_type[0] == FIRST
-
-
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from stepping import Counting
 
-from retrax.environments import check_environment, known_environments, make
+from retrax.environments import known_environments, make
 from retrax.environments.pure_tasks import PureCatch, PureMemory
 
 OURS = ["catch", "memory", "deep_sea", "noisy_deep_sea"]
@@ -25,31 +25,6 @@ def registered():
     gymnasium.register("RetraxOpen-v0", entry_point=Open)
     yield "RetraxOpen-v0"
     gymnasium.registry.pop("RetraxOpen-v0")
-
-
-@pytest.mark.parametrize("id", KINDS)
-@pytest.mark.parametrize("num_envs", [1, 3])
-def test_every_kind_keeps_the_promises_of_the_interface(id, num_envs):
-    environment = make(id, seed=2, num_envs=num_envs)
-    assert environment.num_envs == num_envs
-    check_environment(environment, steps=60)
-    environment.close()
-
-
-@pytest.mark.parametrize("id", KINDS)
-def test_every_kind_draws_itself_and_passes_the_seed_on(id):
-    pictures = []
-    for _ in range(2):
-        environment = make(id, seed=2, render=True)
-        environment.reset()
-        pictures.append(environment.render())
-        environment.close()
-    height, width, channels = pictures[0].shape
-    assert channels == 3
-    # Video codecs want even sides.
-    assert (height % 2, width % 2) == (0, 0)
-    assert pictures[0].dtype == np.uint8
-    np.testing.assert_array_equal(*pictures)
 
 
 def test_ids_choose_the_class_and_switches_reach_it():
@@ -205,19 +180,23 @@ def test_a_function_has_no_switches():
         make(lambda: gymnasium.make("CartPole-v1"), length=3)
 
 
-@pytest.mark.parametrize("id", KINDS)
-def test_wrong_numbers_are_refused(id):
-    with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
-        make(id, num_envs=0)
-    with pytest.raises(ValueError, match="seed must not be negative, got -1"):
-        make(id, seed=-1)
-
-
-def test_importing_and_making_our_own_tasks_loads_neither_gymnasium_nor_ale():
+@pytest.mark.parametrize(
+    ("id", "absent"),
+    [("catch", ["gymnasium", "ale_py", "dm_control", "mujoco"]), ("CartPole-v1", ["minatar"])],
+)
+def test_what_an_id_does_not_need_is_not_imported(id, absent):
+    """MinAtar's license is another one; the others take long."""
     code = (
-        "import sys, retrax.environments as e; e.make('catch').reset(); "
-        "slow = ('gymnasium', 'ale_py', 'dm_control', 'mujoco'); "
-        "print([m for m in slow if m in sys.modules])"
+        f"import sys, retrax.environments as e; e.make('{id}').reset(); "
+        f"print([m for m in {absent} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_without_minatar_the_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minatar.gym", None)
+    with pytest.raises(
+        ImportError, match=r"MinAtar/Asterix-v1 needs the package minatar \(GPL-3\)"
+    ):
+        make("MinAtar/Asterix-v1")

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from dm_env import StepType, specs
 
-from retrax.environments import check_environment, make
+from retrax.environments import make
 from retrax.environments.pure import PureVector, Transition, check_pure
 from retrax.environments.pure_tasks import (
     PureCartPole,
     PureCatch,
-    PureDeepSea,
     PureMemory,
     PurePendulum,
 )
@@ -85,28 +84,6 @@ def test_all_starts_are_equally_likely(environment, low, high):
     counts = np.bincount(drawn - low, minlength=high - low + 1)
     expected = [1000] * 5 if high == 4 else [2500, 0, 2500]
     np.testing.assert_allclose(counts, expected, atol=200)
-
-
-@pytest.mark.parametrize("environment", [PureCatch(), PureCartPole(), PureDeepSea(3, screen=2)])
-def test_vectors_conform_and_continue_where_they_were(environment):
-    check_environment(PureVector(environment, num_envs=2), steps=40)
-    actions = np.random.default_rng(0).integers(2, size=(40, 2))
-    whole = PureVector(environment, num_envs=2, seed=5)
-    whole.reset()
-    for action in actions[:20]:
-        whole.step(action)
-    resumed = PureVector(environment, num_envs=2, seed=6)
-    resumed.restore(whole.state())
-    for action in actions[20:]:
-        for a, b in zip(whole.step(action), resumed.step(action), strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
-def test_environments_depend_on_the_seed_and_their_number_alone():
-    few, many = (PureVector(PureCartPole(), num_envs=n, seed=3).reset() for n in (2, 4))
-    np.testing.assert_array_equal(few.observation, many.observation[:2])
-    other = PureVector(PureCartPole(), num_envs=2, seed=4).reset()
-    assert not np.isin(other.observation, few.observation).any()
 
 
 def test_a_state_of_another_environment_is_refused():

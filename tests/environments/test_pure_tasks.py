@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stepping import FIRST, LAST, MID, history, play, random_actions
+from stepping import FIRST, LAST, MID, play
 
 from retrax.environments import make
 from retrax.environments.pure_tasks import PureCatch
@@ -38,7 +38,6 @@ def returns(environment, policy, steps):
 
 
 # Without its television nothing of deep_sea would depend on the seed.
-IDS = ["catch", "memory", "deep_sea,screen=3"]
 
 
 @pytest.mark.parametrize(("id", "policy"), [("catch", catch_policy), ("memory", memory_policy)])
@@ -118,54 +117,6 @@ def test_catch_without_sight_is_at_one_in_five():
     )
     assert len(ended) == 4000
     assert abs(np.mean(ended) - (-0.6)) < 4 * 0.8 / np.sqrt(4000)
-
-
-@settings(max_examples=25, deadline=None)
-@given(id=st.sampled_from(IDS), seed=st.integers(0, 2**40), e=st.integers(0, 4), seq=st.data())
-def test_environment_e_depends_on_neither_the_others_nor_their_number(id, seed, e, seq):
-    big, small = make(id, num_envs=5, seed=seed), make(id, num_envs=e + 1, seed=seed)
-    actions = random_actions(big, 40, seq.draw(st.integers(0, 1000)))
-    other = random_actions(big, 40, 7)
-    other[:, e] = actions[:, e]
-    one, two = history(big, actions), history(small, other[:, : e + 1])
-    for name in one:
-        np.testing.assert_array_equal(one[name][:, e], two[name][:, e])
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_seeds_are_reproducible_and_different(id):
-    actions = random_actions(make(id, num_envs=4), 200)
-    one, two, three = (history(make(id, num_envs=4, seed=s), actions) for s in (1, 1, 2))
-    np.testing.assert_array_equal(one["observation"], two["observation"])
-    assert (one["observation"] != three["observation"]).any()
-    assert (one["observation"][:, 0] != one["observation"][:, 1]).any()
-    # Environment 1 of one seed is not environment 0 of the next seed.
-    assert (one["observation"][:, 1] != three["observation"][:, 0]).any()
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_the_step_after_a_last_one_ignores_the_action(id):
-    one, two = make(id, num_envs=2, seed=4), make(id, num_envs=2, seed=4)
-    for environment in (one, two):
-        timestep = environment.reset()
-        while not (timestep.step_type == LAST).all():
-            timestep = environment.step(np.zeros(2, int))
-    a, b = one.step(np.zeros(2, int)), two.step(np.ones(2, int))
-    for left, right in zip(a, b, strict=True):
-        np.testing.assert_array_equal(left, right)
-    assert (a.step_type == FIRST).all()
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_reset_in_the_middle_starts_an_episode_and_step_without_reset_does_too(id):
-    environment = make(id, num_envs=2, seed=4)
-    began = environment.step(np.zeros(2, int))
-    assert (began.step_type == FIRST).all()
-    environment.step(np.zeros(2, int))
-    again = environment.reset()
-    assert (again.step_type == FIRST).all()
-    assert (again.reward == 0).all()
-    assert (again.discount == 1).all()
 
 
 def test_catch_is_drawn_in_white_on_black():

@@ -1,0 +1,272 @@
+"""Environments of Gymnasium and dm_env as vectors: time steps, rewards, ends, seeds, limits."""
+
+import collections
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from dm_env import specs
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import Scripted, ScriptedToo, played
+from stepping import FIRST, LAST, MID
+
+from retrax.datatypes import DEFAULT_LIMIT
+from retrax.environments import gymnasium_adapter, make
+from retrax.environments.arrival import integer_seeds
+from retrax.environments.dm_env_adapter import DmEnvVector
+from retrax.environments.failures import RefusedError
+from retrax.environments.gymnasium_adapter import GymnasiumVector
+
+
+def scripted(*script, num_envs=1, **kwargs):
+    return GymnasiumVector(lambda: Scripted(script, **kwargs), num_envs=num_envs)
+
+
+def test_cartpole_is_truncated_after_500_steps():
+    def balanced(observation):
+        # A linear policy that never drops the pole: it leans against position, speed and angle.
+        return (observation @ np.array([0.1, 0.5, 3.0, 1.0]) > 0).astype(np.int32)
+
+    environment = make("CartPole-v1", num_envs=2)
+    timestep = environment.reset()
+    for _ in range(499):
+        timestep = environment.step(balanced(timestep.observation))
+        assert (timestep.step_type == MID).all()
+    timestep = environment.step(balanced(timestep.observation))
+    assert (timestep.step_type == LAST).all()
+    assert (timestep.discount == 1).all()
+    assert (timestep.reward == 1).all()
+    assert (environment.step(np.zeros(2, int)).step_type == FIRST).all()
+
+
+def test_an_episode_without_an_end_is_cut_off(monkeypatch):
+    for kind in (Scripted, ScriptedToo):
+        limited = make(kind, num_envs=2, max_episode_steps=3)
+        assert limited.spec.max_episode_steps == 3
+        steps = played(limited, 8)
+        assert [int(s.step_type[1]) for s in steps] == [FIRST, MID, MID, LAST] * 2 + [FIRST]
+        assert all(s.discount.min() == 1 for s in steps)
+    monkeypatch.setattr(gymnasium_adapter, "DEFAULT_LIMIT", 2)
+    assert [int(s.step_type[0]) for s in played(scripted(), 5)] == [FIRST, MID, LAST] * 2
+
+
+def test_a_registered_limit_stays():
+    assert make("CartPole-v1").spec.max_episode_steps == 500
+    assert make("CartPole-v1,max_episode_steps=20").spec.max_episode_steps == 20
+    assert make("CliffWalking-v1").spec.max_episode_steps == DEFAULT_LIMIT
+
+
+def test_it_equals_gymnasium_stepped_by_hand():
+    environment = make("Acrobot-v1", num_envs=2, seed=3)
+    first = environment.reset().observation
+    by_hand = gymnasium.make("Acrobot-v1")
+    by_hand.reset(seed=0)
+    for e in range(2):
+        inner = environment._environments[e].unwrapped
+        by_hand.unwrapped.state = inner.state.copy()
+        np.testing.assert_allclose(first[e], by_hand.unwrapped._get_ob(), atol=1e-6)
+    for action in (0, 2, 1, 2):
+        timestep = environment.step(np.array([0, action]))
+        observation, reward, *_ = by_hand.step(action)
+        np.testing.assert_allclose(timestep.observation[1], observation, atol=1e-6)
+        assert timestep.reward[1] == reward
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    ends=st.lists(
+        st.tuples(st.integers(1, 6), st.booleans(), st.booleans()), min_size=1, max_size=4
+    )
+)
+@pytest.mark.parametrize("library", ["gymnasium", "dm_env"])
+def test_the_arrival_form_holds_for_any_lengths(library, ends):
+    """E environments with episodes of their own lengths, each against a loop over one episode.
+
+    The last observation is the last one of the episode, not the first of the next. A termination
+    that is also a truncation has discount 0.
+    """
+    wanted, made = [], []
+    for length, terminated, truncated in ends:
+        terminated |= not truncated
+        middle, discount = range(1, length), 1.0 - terminated
+        if library == "gymnasium":
+            script = [(float(t), False, False) for t in middle]
+            made.append(Scripted([*script, (float(length), terminated, truncated)]))
+        else:
+            script = [(float(t), 1.0, False) for t in middle]
+            made.append(ScriptedToo([*script, (float(length), discount, True)]))
+        episode = [(FIRST, 0.0, 1.0, 0.0), *((MID, float(t), 1.0, float(t)) for t in middle)]
+        wanted.append([*episode, (LAST, float(length), discount, float(length))])
+    queue = iter(made)
+    steps = played(make(lambda: next(queue), num_envs=len(ends)), 14)
+    for e, episode in enumerate(wanted):
+        fields = ((s.step_type[e], s.reward[e], s.discount[e], s.observation[e, 0]) for s in steps)
+        assert [tuple(map(float, each)) for each in fields] == (episode * 15)[:15]
+
+
+@pytest.mark.parametrize(("script", "step"), [((0.0, 0.9, False), 1), ((0.0, 0.5, True), 1)])
+def test_other_discounts_are_refused(script, step):
+    environment = DmEnvVector([ScriptedToo(), ScriptedToo([script])])
+    with pytest.raises(ValueError, match=rf"discount of environment 1 at step {step} is 0\.\d; it"):
+        played(environment, 3)
+
+
+# Rewards, ends and observations
+
+
+def step_of(*returned):
+    each = iter([(0.0, False, False), returned])
+    environment = make(lambda: Scripted([next(each)]), num_envs=2)
+    return tuple(float(x[1]) for x in played(environment, 1)[1][:3])
+
+
+@pytest.mark.parametrize(
+    ("reward", "number"),
+    [
+        (np.array([1.5]), 1.5),
+        (np.array([[2]], np.int8), 2),
+        (np.float16(0.5), 0.5),
+        (np.array(3.0, np.float32), 3),
+        ([4], 4),
+        (7, 7),
+        (True, 1),
+        (np.True_, 1),
+    ],
+)
+def test_a_reward_is_one_number_in_whatever_form(reward, number):
+    assert step_of(reward, False, False) == (MID, number, 1)
+
+
+@pytest.mark.parametrize(
+    ("reward", "allowed"),
+    [
+        *[(x, "one number") for x in (None, "1", np.zeros(2), np.zeros(0), 1j, 10**400, object())],
+        ([[1.0], [1.0, 2.0]], "one number"),
+        *[(x, "finite as a float32") for x in (np.nan, np.inf, -np.inf, 1e39, -1e40)],
+    ],
+)
+def test_a_reward_that_is_not_one_number_is_named(reward, allowed):
+    sentence = rf"^the reward of environment 1 at step 1 is .*; it must be {allowed}\.$"
+    with pytest.raises(RefusedError, match=sentence):
+        step_of(reward, False, False)
+
+
+@pytest.mark.parametrize("true", [True, np.True_, 1, np.array(1), np.array([True])])
+def test_ends_are_true_or_false_in_whatever_form(true):
+    false = type(true)(0) if not isinstance(true, np.ndarray) else true * False
+    assert step_of(0.0, true, false) == (LAST, 0, 0)
+    assert step_of(0.0, false, true) == (LAST, 0, 1)
+    assert step_of(0.0, false, false) == (MID, 0, 1)
+
+
+@pytest.mark.parametrize("end", ["False", np.nan, None, 0.0, 2, np.array([True, True]), [], "x"])
+@pytest.mark.parametrize("name", ["terminated", "truncated"])
+def test_ends_that_are_neither_true_nor_false_are_named(name, end):
+    ends = {"terminated": False, "truncated": False} | {name: end}
+    sentence = rf"^the {name} of environment 1 at step 1 is .*; it must be True or False\.$"
+    with pytest.raises(RefusedError, match=sentence):
+        step_of(0.0, *ends.values())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("step", [0, 2])
+def test_observations_that_are_not_finite_name_environment_and_step(value, step):
+    def see(t):
+        return np.where([[0, 0, 0], [0, 0, t == step]], value, 0.0)
+
+    space = spaces.Box(-np.inf, np.inf, (2, 3), np.float64)
+    ways = iter([lambda t: np.zeros((2, 3)), see])
+    environment = make(lambda: Scripted(space=space, see=next(ways)), num_envs=2)
+    sentence = rf"observation\[1, 2\] of environment 1 at step {step} is {value}; it must be finite"
+    with pytest.raises(ValueError, match=sentence):
+        played(environment, step)
+
+
+# Making, seeds, drawing and closing
+
+
+@pytest.mark.parametrize("kind", [Scripted, ScriptedToo])
+def test_environments_that_differ_or_are_one_are_refused(kind):
+    names = {Scripted: ("observation_space", "action_space")}
+    names = names.get(kind, ("observation_spec", "action_spec"))
+    for argument, name in zip(("space", "actions"), names, strict=True):
+        sizes = iter([1, 2])
+
+        def one(argument=argument, sizes=sizes):
+            box = spaces.Box(0, 1, (next(sizes),))
+            space = box if kind is Scripted else gymnasium_to_spec(box)
+            return kind(**{argument: space})
+
+        with pytest.raises(ValueError, match=rf"{name} of environment 1 is .*that of environment"):
+            make(one, num_envs=2)
+    same = kind()
+    with pytest.raises(ValueError, match="two calls returned the same one"):
+        make(lambda: same, num_envs=2)
+
+
+def gymnasium_to_spec(box):
+    return specs.BoundedArray(box.shape, box.dtype, box.low, box.high)
+
+
+def test_each_environment_is_seeded_once_so_that_episodes_differ():
+    environment = scripted((0.0, True, False), num_envs=2)
+    played(environment, 2)
+    environment.reset()
+    seeds = [inner.seeds for inner in environment._environments]
+    assert [s[1:] for s in seeds] == [[None, None]] * 2
+    assert len({s[0] for s in seeds}) == 2
+    assert all(isinstance(s[0], int) and s[0] >= 0 for s in seeds)
+
+
+def test_mujoco_tasks_begin_as_gymnasium_says():
+    pytest.importorskip("mujoco", reason="the mujoco extra is not installed")
+    first = make("Hopper-v5", num_envs=2, seed=0).reset().observation
+    seen, _ = gymnasium.make("Hopper-v5").reset(seed=int(integer_seeds(0, 2)[1]))
+    assert seen.dtype == np.float64
+    np.testing.assert_array_equal(first[1], seen.astype(np.float32))
+
+
+def test_mujoco_tasks_draw(opengl_works):
+    environment = make("HalfCheetah-v5", render=True)
+    environment.reset()
+    picture = environment.render()
+    assert picture.shape == (480, 480, 3)
+    assert len(np.unique(picture)) > 10
+    environment.close()
+
+
+def test_rendering_without_its_render_mode_says_what_to_do():
+    with pytest.raises(ValueError, match=r"use make\(..., render=True\).*\(it is None\)"):
+        make("CartPole-v1").render()
+    with pytest.raises(ValueError, match=r"ScriptedToo has no method render\(\)"):
+        make(ScriptedToo).render()
+
+
+def test_rendering_without_pygame_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)  # makes `import pygame` fail
+    environment = make("CartPole-v1", render=True)
+    environment.reset()
+    with pytest.raises(ImportError, match=r'pip install "retrax\[video\]"'):
+        environment.render()
+
+
+def test_other_missing_libraries_keep_their_own_message(monkeypatch):
+    def render(self):
+        raise gymnasium.error.DependencyNotInstalled("install moviepy")
+
+    monkeypatch.setattr(Scripted, "render", render)
+    monkeypatch.setattr(Scripted, "render_mode", "rgb_array")
+    with pytest.raises(RefusedError, match="install moviepy"):
+        scripted().render()
+
+
+@pytest.mark.parametrize("kind", [Scripted, ScriptedToo])
+def test_closing_twice_closes_once(kind):
+    environment = make(kind, num_envs=2)
+    inner = environment._environments
+    environment.close()
+    environment.close()
+    assert collections.Counter(one.closed for one in inner) == {1: 2}
