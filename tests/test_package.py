@@ -106,14 +106,6 @@ def test_the_source_distribution_has_the_whole_repository(built):
     assert {"CHANGELOG.md", "CITATION.cff", "mkdocs.yml", ".pre-commit-config.yaml"} <= names
 
 
-def test_hooks_before_a_commit_are_what_ci_runs():
-    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    [step] = re.findall(r'^step "lint and types"\n(.*?)\n\n', script, re.DOTALL | re.MULTILINE)
-    assert re.findall(r"^ +entry: (.*)$", hooks, re.MULTILINE) == step.splitlines()
-    assert hooks.count("language: system") == hooks.count("- id: ") == 3
-
-
 def test_the_citation_names_this_version_and_every_agent():
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     fields = dict(re.findall(r"^([a-z-]+): (.+)$", text, re.MULTILINE))
@@ -165,13 +157,6 @@ def test_the_pins_satisfy_every_range(file, target):
         *(text for name, extra in EXTRAS.items() if name != "docs" for text in extra),
     ]
     assert unpinned(wanted, pins(file), target) == []
-
-
-def test_the_script_that_renews_pins_knows_every_tested_set():
-    script = (ROOT / ".ci" / "renew").read_text(encoding="utf-8")
-    [files] = re.findall(r"^declare -A files=\((.*)\)$", script, re.MULTILINE)
-    expected = {target["python_version"]: file for file, target in TESTED_SETS.items()}
-    assert dict(re.findall(r"\[(\S+)\]=(\S+)", files)) == expected
 
 
 @pytest.mark.parametrize("text", ["jax>=0.6", "Dm_Tree>=0.1", "absent; python_version > '3.10'"])

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import shutil
 from pathlib import Path
 
 import jax
@@ -50,23 +51,30 @@ def cases():
                 yield pytest.param(page, found, id=name, marks=marks)
 
 
-# Libraries of how-tos, each in a folder of its own: modules with the functions that the pages call,
-# in place of those that are not installed. They check what they get.
+# Libraries of how-tos: modules with the functions that the pages call, in place of those that are
+# not installed. They check what they get.
 STAND_INS = Path(__file__).parent / "stand_ins"
+TRACKERS = ("mlflow", "trackio", "wandb")
 NEEDED = {"ray.tune": "pyarrow"}  # what there must be, where it is another module
 # Found before a page imports a stand-in, which would then count as installed.
 MISSING = [
-    folder
-    for folder in STAND_INS.iterdir()
-    if not importlib.util.find_spec(NEEDED.get(folder.name, folder.name))
+    name
+    for name in (*TRACKERS, "optuna", "ray.tune")
+    if not importlib.util.find_spec(NEEDED.get(name, name))
 ]
 
 
 @pytest.fixture
 def libraries(page, tmp_path, monkeypatch):
     """Makes stand-ins importable, and keeps trackers from the network."""
-    used = [f for f in MISSING if f"import {f.name.rpartition('.')[2]}\n" in read(page)]
-    here = [str(tmp_path), *map(str, used)]
+    here = [str(tmp_path)]
+    for name in MISSING:
+        if f"import {name.rpartition('.')[2]}\n" not in read(page):
+            continue
+        if name in TRACKERS:
+            shutil.copy(STAND_INS / "tracker.py", tmp_path / f"{name}.py")
+        else:
+            here.append(str(STAND_INS / name))
     for folder in here:
         monkeypatch.syspath_prepend(folder)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*here, os.environ.get("PYTHONPATH", "")]))
