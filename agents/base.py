@@ -1,7 +1,8 @@
 """The interface of every agent: one NamedTuple of pure functions."""
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -90,6 +91,19 @@ class Agent(NamedTuple):
 
 
 MakeAgent = TypeVar("MakeAgent", bound=Callable[..., Agent])  # what wrappers decorate
+
+
+def wraps_agents(wrap: Callable[[Agent, Any], Agent]) -> Callable[[MakeAgent], MakeAgent]:
+    """Decorates `make_agent`: each agent that it makes goes through `(agent, config) -> agent`."""
+
+    def decorate(make_agent: MakeAgent) -> MakeAgent:
+        @functools.wraps(make_agent)
+        def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
+            return wrap(make_agent(environment_spec, config, **parts), config)
+
+        return cast(MakeAgent, make)
+
+    return decorate
 
 
 def update(agent: Agent) -> UpdateFunction:

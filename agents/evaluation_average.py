@@ -6,16 +6,24 @@ values are close, and an update moves all of them. The average is bias-corrected
 Adam are (Kingma and Ba 2015, section 3): the initial parameters have no part in it. Our addition.
 """
 
-import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from ..datatypes import EnvironmentSpec, Sample, TimeStep
-from .base import ActorState, Agent, Decision, Gradients, LearnerState, MakeAgent, Params, Update
+from ..datatypes import TimeStep
+from .base import (
+    ActorState,
+    Agent,
+    Decision,
+    Gradients,
+    LearnerState,
+    MakeAgent,
+    Params,
+    wraps_agents,
+)
 
 
 class AveragedLearnerState(NamedTuple):
@@ -49,14 +57,10 @@ def evaluates_average(part: str | None = None) -> Callable[[MakeAgent], MakeAgen
       part: name of the averaged field of the acting parameters, a NamedTuple; None: all of them.
     """
 
-    def decorate(make_agent: MakeAgent) -> MakeAgent:
-        @functools.wraps(make_agent)
-        def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
-            agent = make_agent(environment_spec, config, **parts)
-            decay = config.evaluation_average_decay
-            return _averaging(agent, part, decay) if decay else agent
-
-        return cast(MakeAgent, make)
+    @wraps_agents
+    def decorate(agent: Agent, config: Any) -> Agent:
+        decay = config.evaluation_average_decay
+        return _averaging(agent, part, decay) if decay else agent
 
     return decorate
 
@@ -70,19 +74,10 @@ def _averaging(agent: Agent, part: str | None, decay: float) -> Agent:
         learner = agent.init(key)
         return AveragedLearnerState(newest(learner), jnp.zeros((), jnp.int32), learner)
 
-    def acting_params(state: AveragedLearnerState) -> AveragedParams:
-        return AveragedParams(agent.acting_params(state.learner), state.average)
-
-    def explore(params: AveragedParams, state: ActorState, timestep: TimeStep) -> Decision:
-        return agent.explore(params.newest, state, timestep)
-
     def exploit(params: AveragedParams, state: ActorState, timestep: TimeStep) -> Decision:
         average = params.average
         averaged = params.newest._replace(**{part: average}) if part else average
         return agent.exploit(averaged, state, timestep)
-
-    def gradients(state: AveragedLearnerState, sample: Sample) -> tuple[Gradients, Update]:
-        return agent.gradients(state.learner, sample)
 
     def apply(state: AveragedLearnerState, grads: Gradients) -> AveragedLearnerState:
         """After n updates: sum_k w_k newest_k / sum_k w_k, where w_k = decay^(n - k)."""
@@ -95,9 +90,11 @@ def _averaging(agent: Agent, part: str | None, decay: float) -> Agent:
 
     return agent._replace(
         init=init,
-        acting_params=acting_params,
-        explore=explore,
+        acting_params=lambda state: AveragedParams(
+            agent.acting_params(state.learner), state.average
+        ),
+        explore=lambda params, state, timestep: agent.explore(params.newest, state, timestep),
         exploit=exploit,
-        gradients=gradients,
+        gradients=lambda state, sample: agent.gradients(state.learner, sample),
         apply=apply,
     )

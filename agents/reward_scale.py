@@ -19,27 +19,16 @@ counts a truncated episode's largest |S_t| times 1 / (2 (1 - discount^H)) where 
 """
 
 import dataclasses
-import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
-from ..datatypes import EnvironmentSpec, Sample, TimeStep
-from .base import (
-    ActingFunction,
-    ActorState,
-    Agent,
-    Decision,
-    Gradients,
-    LearnerState,
-    MakeAgent,
-    Params,
-    Update,
-)
+from ..datatypes import Sample, TimeStep
+from .base import ActingFunction, Agent, Decision, Params, Update, wraps_agents
 
 DISCOUNTED_SUM = "discounted_sum"  # name of the extra
 HEADROOM = 2.0  # of the presets' supports over the largest sum
@@ -55,14 +44,14 @@ class ScaledLearnerState(NamedTuple):
     """
 
     largest: jax.Array
-    learner: LearnerState
+    learner: Any
 
 
 class ScaledGradients(NamedTuple):
     """Gradients with the largest absolute discounted sum `[]` of their sample."""
 
     largest: jax.Array
-    learner: Gradients
+    learner: Any
 
 
 class EpisodeSums(NamedTuple):
@@ -88,27 +77,22 @@ class ScaledActorState(NamedTuple):
     """
 
     sums: EpisodeSums
-    actor: ActorState
+    actor: Any
 
 
 def _no_sums() -> EpisodeSums:
     return EpisodeSums(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
 
 
-def scales_rewards(make_agent: MakeAgent) -> MakeAgent:
+@wraps_agents
+def scales_rewards(agent: Agent, config: Any) -> Agent:
     """Decorates `make_agent(environment_spec, config, ...)`.
 
     The config has a bool `scale_rewards` and a `discount`. Where `scale_rewards` is True, the agent
     is given samples whose rewards are divided by the largest return, and its metrics include
     `reward_scale`, the divisor.
     """
-
-    @functools.wraps(make_agent)
-    def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
-        agent = make_agent(environment_spec, config, **parts)
-        return _scaling(agent, config.discount) if config.scale_rewards else agent
-
-    return cast(MakeAgent, make)
+    return _scaling(agent, config.discount) if config.scale_rewards else agent
 
 
 def accumulate(

@@ -22,11 +22,9 @@ class RecurrentModule(Protocol):
 
     def initial_state(self) -> State:
         """The state before the first observation of an episode, unbatched."""
-        ...
 
     def __call__(self, observations: Any, is_first: jax.Array, state: State) -> tuple[Any, State]:
         """Reads observations `[T, ...]`; resets the state before steps where `is_first` `[T]`."""
-        ...
 
 
 class RecurrentNetwork(NamedTuple):

@@ -4,6 +4,7 @@ D4PG (Barth-Maron et al. 2018), appendix A. A head interprets the outputs of the
 linear layer. Everything is unbatched; `P` denotes `num_outputs`.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -57,19 +58,6 @@ def categorical_head(num_atoms: int = 51, vmin: float = -150.0, vmax: float = 15
     # NumPy's, a constant while functions are traced: the losses see its equal distances.
     atoms: Any = np.linspace(vmin, vmax, num_atoms, dtype=np.float32)
 
-    def mean(outputs: jax.Array) -> jax.Array:
-        return jnp.sum(jax.nn.softmax(outputs) * atoms)
-
-    def loss(
-        outputs_tm1: jax.Array,
-        r_t: jax.Array,
-        discount_t: jax.Array,
-        outputs_t: jax.Array,
-        key: jax.Array,
-    ) -> CriticLoss:
-        del key
-        return categorical_td_loss(atoms, outputs_tm1, r_t, discount_t, jax.nn.softmax(outputs_t))
-
     def metrics(
         outputs_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, outputs_t: jax.Array
     ) -> Metrics:
@@ -82,7 +70,14 @@ def categorical_head(num_atoms: int = 51, vmin: float = -150.0, vmax: float = 15
             "clipped_above_vmax": above,
         }
 
-    return CriticHead(num_atoms, mean, loss, metrics)
+    return CriticHead(
+        num_outputs=num_atoms,
+        mean=lambda outputs: jnp.sum(jax.nn.softmax(outputs) * atoms),
+        loss=lambda outputs_tm1, r_t, discount_t, outputs_t, key: categorical_td_loss(
+            atoms, outputs_tm1, r_t, discount_t, jax.nn.softmax(outputs_t)
+        ),
+        metrics=metrics,
+    )
 
 
 def mixture_of_gaussians_head(
@@ -108,18 +103,6 @@ def mixture_of_gaussians_head(
         logits, means, _ = parts(outputs)
         return jnp.sum(jax.nn.softmax(logits) * means)
 
-    def loss(
-        outputs_tm1: jax.Array,
-        r_t: jax.Array,
-        discount_t: jax.Array,
-        outputs_t: jax.Array,
-        key: jax.Array,
-    ) -> CriticLoss:
-        predicted, target = parts(outputs_tm1), parts(outputs_t)
-        return mixture_of_gaussians_td_loss(
-            *predicted, r_t, discount_t, *target, key, num_samples=num_samples, min_scale=min_scale
-        )
-
     def metrics(
         outputs_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, outputs_t: jax.Array
     ) -> Metrics:
@@ -130,7 +113,17 @@ def mixture_of_gaussians_head(
         variance = jnp.sum(weights * (jnp.square(scales) + jnp.square(deviations)))
         return {"standard_deviation": jnp.sqrt(variance)}
 
-    return CriticHead(3 * num_components, mean, loss, metrics)
+    td_loss = functools.partial(
+        mixture_of_gaussians_td_loss, num_samples=num_samples, min_scale=min_scale
+    )
+    return CriticHead(
+        num_outputs=3 * num_components,
+        mean=mean,
+        loss=lambda outputs_tm1, r_t, discount_t, outputs_t, key: td_loss(
+            *parts(outputs_tm1), r_t, discount_t, *parts(outputs_t), key
+        ),
+        metrics=metrics,
+    )
 
 
 def scalar_head(unit: float = 1.0) -> CriticHead:
@@ -139,18 +132,11 @@ def scalar_head(unit: float = 1.0) -> CriticHead:
     Args:
       unit: > 0, the factor from the output to the expected return: the scale of returns.
     """
-
-    def mean(outputs: jax.Array) -> jax.Array:
-        return unit * outputs[0]
-
-    def loss(
-        outputs_tm1: jax.Array,
-        r_t: jax.Array,
-        discount_t: jax.Array,
-        outputs_t: jax.Array,
-        key: jax.Array,
-    ) -> CriticLoss:
-        del key
-        return scalar_td_loss(mean(outputs_tm1), r_t, discount_t, mean(outputs_t))
-
-    return CriticHead(1, mean, loss, lambda *arguments: {})
+    return CriticHead(
+        num_outputs=1,
+        mean=lambda outputs: unit * outputs[0],
+        loss=lambda outputs_tm1, r_t, discount_t, outputs_t, key: scalar_td_loss(
+            unit * outputs_tm1[0], r_t, discount_t, unit * outputs_t[0]
+        ),
+        metrics=lambda *arguments: {},
+    )

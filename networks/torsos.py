@@ -36,7 +36,6 @@ class MakeTorso(Protocol):
 
     def __call__(self) -> Callable[[jax.Array], jax.Array]:
         """Returns a module or function: observations `[T, ...]` -> float features `[T, D]`."""
-        ...
 
 
 def crelu(x: jax.Array) -> jax.Array:
