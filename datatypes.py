@@ -64,7 +64,7 @@ class VectorEnvironment(Protocol):
         """Starts a new episode in every environment: first steps, `[E, ...]`."""
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
+        """The time steps `[E, ...]` that follow actions `[E, ...]`."""
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""

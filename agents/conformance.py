@@ -32,7 +32,7 @@ from .entry import AgentEntry
 _NUMBER = jax.ShapeDtypeStruct((), np.float32)
 _NAMED = 3  # paths in an error message
 _NUM_ACTORS = 2
-_BATCH = 3  # another size than that of the actors
+_BATCH = 3  # not the number of actors
 _LEAST_STEPS = 16  # of a rollout: enough actions to find one that is out of bounds
 _UPDATES = 3
 
@@ -113,7 +113,7 @@ def _trace(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
     try:
         outputs = jax.eval_shape(checked, *arguments)
-    except Exception as error:  # those of JAX, chex, Haiku and the agent have no common type
+    except Exception as error:  # JAX's, chex's, Haiku's and the agent's have no common type
         raise ValueError(
             f"Agent.{name} cannot be traced with arguments of the environment's and the agent's "
             f"shapes: {reason(error)}."
@@ -132,14 +132,10 @@ def _check_like(name: str, what: str, found: Any, wanted: Any) -> None:
         details = "; ".join(filter(None, [missing, unexpected])) or "the types of nodes differ"
         raise ValueError(f"Agent.{name}: {what} has the wrong structure ({details}).")
     for path, leaf in expected.items():
-        _check_leaf(name, what + path, given[path], leaf.shape, leaf.dtype)
-
-
-def _check_leaf(name: str, what: str, found: Any, shape: tuple[int, ...], dtype: Any) -> None:
-    """Refuses an array, returned by a function, of another shape or dtype."""
-    if found.shape != shape or found.dtype != dtype:
-        given = _text(found.shape, found.dtype)
-        raise ValueError(f"Agent.{name}: {what} must be {_text(shape, dtype)}, got {given}.")
+        if given[path].shape != leaf.shape or given[path].dtype != leaf.dtype:
+            raise ValueError(
+                f"Agent.{name}: {what}{path} must be {_text(leaf)}, got {_text(given[path])}."
+            )
 
 
 def _check_decision(
@@ -149,7 +145,7 @@ def _check_decision(
         raise ValueError(f"Agent.{name} must return a Decision, got a {type(decision).__name__}.")
     if not hasattr(decision.action, "shape"):
         raise ValueError(f"Agent.{name}: the action must be an array, got {decision.action}.")
-    _check_leaf(name, "the action", decision.action, spec.actions.shape, spec.actions.dtype)
+    _check_like(name, "the action", decision.action, spec.actions)
     if name == "explore":
         _check_like(name, "extras", decision.extras, sequence.extras)
     _check_like(name, "the actor state", decision.state, actor)
@@ -166,7 +162,7 @@ def _check_names(name: str, extras: Any, entry: AgentEntry) -> None:
         if not extra.isprintable():
             raise ValueError(f"AgentEntry.{field} must be printable, got {extra!r}.")
         dtype = extras[extra].dtype if name == "explore" else np.dtype(bool)
-        _check_leaf(name, f"the extra {extra!r}", extras[extra], (), dtype)
+        _check_like(name, f"the extra {extra!r}", extras[extra], jax.ShapeDtypeStruct((), dtype))
 
 
 def _check_gradients(outputs: Any) -> Any:
@@ -206,8 +202,8 @@ def _some(label: str, paths: Iterable[str]) -> str:
     return f"{label}: {', '.join([*names[:_NAMED], *more])}" if names else ""
 
 
-def _text(shape: tuple[int, ...], dtype: Any) -> str:
-    return f"{getattr(dtype, 'name', dtype)} {[*shape]}"
+def _text(x: Any) -> str:
+    return f"{getattr(x.dtype, 'name', x.dtype)} {[*x.shape]}"
 
 
 def check_agent(
@@ -470,14 +466,10 @@ def _restored(state: Any) -> Any:
 
 def _same_values(one: Any, other: Any) -> bool:
     """Whether all numbers are equal; 0 equals -0."""
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in pairs)
+    return all(jax.tree.leaves(jax.tree.map(np.array_equal, one, other)))
 
 
 def _equal(one: Any, other: Any) -> bool:
     """Whether all arrays are equal, bit for bit; NaN equals NaN."""
-
-    def same(x: Any, y: Any) -> bool:
-        return np.asarray(x).tobytes() == np.asarray(y).tobytes()
-
-    return all(jax.tree.leaves(jax.tree.map(same, without_keys(one), without_keys(other))))
+    pairs = zip(*(jax.tree.leaves(without_keys(x)) for x in (one, other)), strict=True)
+    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)

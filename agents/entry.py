@@ -41,7 +41,7 @@ class AgentEntry:
         report separately the episodes on whose last row they are true.
       warm_start: `(state of a new evaluator, states of all actors [E, ...]) -> state of the
         evaluator`, not batched over evaluators: initialises the evaluator of a saved run from the
-        states of the run's actors. None: the evaluator's state is that of `Agent.begin`.
+        states of the run's actors. None: `Agent.begin` makes the evaluator's state.
       with_arm: `(Config, arm) -> Config` whose `Agent.exploit` follows one of the agent's policies
         only, numbered from 0; raises `ValueError` if there is no such arm. None: the agent has no
         arms.

@@ -20,8 +20,7 @@ class NStepTransitions(NamedTuple):
       action_tm1: `[B, ...]`, the action chosen there.
       return_: `[B]`, the discounted sum of up to N rewards.
       discount: `[B]`, the discount of the bootstrap: 0 after a termination.
-      observation_t: `[B, ...]`, the observation to bootstrap from: that of the last row that is not
-        padding.
+      observation_t: `[B, ...]`, to bootstrap from: the last one that is no padding.
     """
 
     observation_tm1: jax.Array

@@ -12,10 +12,10 @@ Bounds. S looks back and a return G looks forward. Since r_t = S_t - discount S_
     |G| <= (1 + 2 discount) M     otherwise,
 
 and |G| is near M where rewards change slowly. A value that is bootstrapped where a time limit of H
-steps cuts episodes off is that of an episode that repeats for ever: larger by 1 / (1 - discount^H),
-5.5 for H = 20 and discount 0.99. The presets' support of [-2, 2] has room for a factor of 2, so M
-counts a truncated episode's largest |S_t| times 1 / (2 (1 - discount^H)) where that is above 1
-(H < 69 for discount 0.99).
+steps cuts episodes off belongs to an episode that repeats for ever: larger by
+1 / (1 - discount^H), 5.5 for H = 20 and discount 0.99. The presets' support of [-2, 2] has room for
+a factor of 2, so M counts a truncated episode's largest |S_t| times 1 / (2 (1 - discount^H)) where
+that is above 1 (H < 69 for discount 0.99).
 """
 
 import dataclasses

@@ -53,7 +53,7 @@ def sealed(path: Path) -> Iterator[Any]:
     """A file for writing, from its beginning to its end, where its checksum is.
 
     It takes its name when it is complete and on the disk. Its folder is made if there is none.
-    Errors are those of `replacing`.
+    Errors: see `replacing`.
     """
     with replacing(path) as partial:
         path.parent.mkdir(exist_ok=True)

@@ -47,9 +47,9 @@ class Convolution(hk.Module):
 def convolve(inputs: jax.Array, weights: jax.Array, stride: int) -> jax.Array:
     """Valid convolution.
 
-    Its derivative with respect to the inputs is that of `convolve_blocks` on CPUs: the gradient of
-    a convolution with a stride has `stride - 1` zeros between its entries, and XLA's CPU backend
-    is then five times slower than without.
+    On CPUs `convolve_blocks` gives its derivative with respect to the inputs: the gradient of a
+    convolution with a stride has `stride - 1` zeros between its entries, and XLA's CPU backend is
+    then five times slower than without.
 
     Args:
       inputs: `[N, height, width, C]`.

@@ -1,7 +1,7 @@
 """ACER (Wang et al. 2017): off-policy actor-critic, Retrace, bias correction, trust region.
 
 `B` denotes the batch, `T` the steps of a segment, `D` the size of the policy's statistics phi.
-Section and equation numbers are those of the paper.
+Section and equation numbers are the paper's.
 """
 
 from typing import Any, NamedTuple
@@ -86,9 +86,7 @@ def make_agent(
       network: in place of the paper's; its outputs are `CategoricalOutput`s or `GaussianOutput`s.
         Without stochastic dueling `features` must be of layers that only Q uses.
       torso: in place of the default network's torso, or of each of them if policy, V and Q do not
-        share one: a function without arguments that makes a Haiku module (or a function) from
-        observations `[T, ...]` to float features `[T, D]`. It is called inside of Haiku's
-        transform.
+        share one.
       advantage: in place of the small one: `(params, features [F], action [d]) -> []`. Without
         stochastic dueling its output is Q.
       optimizer: in place of RMSProp with clipped gradients.
@@ -149,7 +147,7 @@ def make_agent(
         return Decision(action, extras, ActorState(key, memory))
 
     def exploit(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
-        """Takes the policy's most probable action, or its mean."""
+        """The policy's most probable action, or its mean."""
         output, memory = recurrent.read(params, state.memory, timestep, network=net)
         _, extras = policy.draw(state.key, output.policy)
         extras |= recurrent.memory_extras(state.memory, stored)

@@ -54,7 +54,7 @@ _SMALL: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """ACER. Sections are those of Wang et al. 2017; the defaults are the paper's for Atari (4)."""
+    """ACER. Sections refer to Wang et al. 2017; the defaults are the paper's for Atari (4)."""
 
     estimator: Literal["acer", "tis"] = "acer"
     """Policy-gradient estimator: ACER's, or the baseline TIS (E.2), which equals A3C's on on-policy

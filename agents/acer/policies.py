@@ -1,7 +1,7 @@
 """ACER's two kinds of policies: categorical over discrete actions, Gaussian over continuous ones.
 
 Unbatched. `D` denotes the size of a policy's statistics phi, which are the probabilities of `A`
-discrete actions or the mean of a Gaussian. Sections and equations are those of Wang et al. 2017.
+discrete actions or the mean of a Gaussian. Sections and equations refer to Wang et al. 2017.
 """
 
 from collections.abc import Callable
@@ -110,7 +110,7 @@ def gaussian(actions: specs.BoundedArray, advantage: Advantage, config: Config) 
     """A Gaussian policy of fixed standard deviation over actions `[d]` with bounds.
 
     Its actions are scaled: -1 and 1 are the bounds. Drawn actions may lie outside the bounds; they
-    are clipped for the environment. Ratios are those of the drawn actions, which are stored.
+    are clipped for the environment. Ratios are computed with the drawn actions, which are stored.
 
     Args:
       actions: `[d]`, with bounds.
@@ -122,7 +122,7 @@ def gaussian(actions: specs.BoundedArray, advantage: Advantage, config: Config) 
     std = config.policy_std
 
     def to_environment(x: jax.Array) -> jax.Array:
-        """From scaled actions to those of the environment, within the bounds."""
+        """From scaled actions to the environment's, within the bounds."""
         low, high = jnp.asarray(actions.minimum), jnp.asarray(actions.maximum)
         middle, half = middle_and_half(actions)
         if (half <= np.finfo(np.float32).max / 2).all():

@@ -275,7 +275,7 @@ def make_agent(
         )
 
     def extras(state: ActorState, mu: Any, epsilon: Any, episodic_reward: Any) -> dict[str, Any]:
-        """What is stored with a row (appendix E's transition); `state` has received the row."""
+        """Extras of a row (appendix E's transition); `state` has received the row."""
         stored = {
             "arm": state.arm,
             "previous_action": state.previous_action,
@@ -703,5 +703,5 @@ def _part(networks: dict[str, Any], group: str) -> dict[str, Any]:
 
 
 def _where(condition: jax.Array, new: Any, old: Any) -> Any:
-    """The leaves of `new` where the condition holds, else those of `old`."""
+    """The new leaves where the condition holds, else the old ones."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), new, old)

@@ -316,7 +316,7 @@ class Config:
         return dataclasses.replace(small, replay=replay)
 
 
-# The paper's ablations (section 4.1) of `small`: README.md has those of `paper`, as flags.
+# The paper's ablations (section 4.1) of `small`; README.md has flags that ablate `paper`.
 _SHORT_TRACE = {"trace_length": 10, "replay_period": 5}
 _NO_BANDIT = {"arm_choice": "uniform", "evaluation": "arm", "discounts": "ngu", **_SHORT_TRACE}
 _NO_ARMS = {**_NO_BANDIT, "values": "extrinsic", "arm_choice": "zero"}

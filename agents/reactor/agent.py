@@ -55,9 +55,7 @@ def make_agent(
       config: hyper-parameters.
       network: in place of the paper's; its outputs are `ReactorOutput`s with `num_atoms` atoms
         (one atom, the value itself, if not distributional) and policies without zeros.
-      torso: in place of the default network's torso: a function without arguments that makes a
-        Haiku module (or a function) from observations `[T, ...]` to float features `[T, D]`. It is
-        called inside of Haiku's transform.
+      torso: in place of the default network's torso.
       optimizer: in place of Adam without momentum.
 
     Raises:
