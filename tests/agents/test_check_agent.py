@@ -176,7 +176,7 @@ WRONG_SHAPES = [
         "priorities must be float32 [3], got float32 []",
     ),
     ("gradients", learns(metrics=lambda s: ()), "metrics must be a dictionary, got a tuple"),
-    ("gradients", learns(metrics=lambda s: {"a\nb": 0.0}), r"must be printable, got 'a\\nb'"),
+    ("gradients", learns(metrics=lambda s: {"a\nb": 0.0}), r"must be printable, got 'a\nb'"),
     (
         "gradients",
         learns(metrics=lambda s: {"error": s.weights}),
