@@ -247,16 +247,16 @@ def test_a_gap_concerns_the_environments_of_its_writer():
     """Two rows of one environment are missing; two of the other one arrive twice."""
     rows = stream(12, ends=0.0)
     local, node = local_replay(), make_node()
-    for environment, first in ((0, 0), (1, 0), (0, 4), (1, 8)):
+    for environment, first in ((0, 0), (1, 0), (1, 4), (0, 8)):
         chunk = packed(node, [part(row, environment) for row in rows[first : first + 6]])
         assert node.add(7 + environment, first, [environment], chunk, 0.0)
     for number, row in enumerate(rows):
         if number < 10:
-            local.add(part(row, 0), np.array([0]))
+            local.add(part(row, 1), np.array([1]))
         if number == 8:
-            local.cut(1)
+            local.cut(0)
         if number not in (6, 7):
-            local.add(as_first(part(row, 1)) if number == 8 else part(row, 1), np.array([1]))
+            local.add(as_first(part(row, 0)) if number == 8 else part(row, 0), np.array([0]))
     found, wanted = node.local.store.state(), local.store.state()
     assert_equal(found["rows"], wanted["rows"])
     assert found["heads"].tolist() == wanted["heads"].tolist() == [10, 10]
