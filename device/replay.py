@@ -20,25 +20,15 @@ from ..replay.windows import Windows
 
 
 class ReplayState(NamedTuple):
-    """What a `DeviceReplay` holds.
+    """The contents of a `DeviceReplay`."""
 
-    Attributes:
-      rows: a `Row` of arrays `[E, C, ...]`, without the extras of first rows.
-      first: these extras, `[E, L, ...]`.
-      heads: int32 `[E]`, rows ever written, skipped ones included.
-      episodes: int32 `[E]`, the head at which the episode began.
-      present: bool `[E, L]`, whether the slot has a sequence.
-      priorities: float32 `[E, L]`, powers of priorities; empty for uniform draws.
-      largest: float32 `[]`, the largest priority so far.
-    """
-
-    rows: Row
-    first: dict[str, Any]
-    heads: jax.Array
-    episodes: jax.Array
-    present: jax.Array
-    priorities: jax.Array
-    largest: jax.Array
+    rows: Row  # `[E, C, ...]`, without the extras of first rows
+    first: dict[str, Any]  # these extras, `[E, L, ...]`
+    heads: jax.Array  # int32 `[E]`, rows ever written, skipped ones included
+    episodes: jax.Array  # int32 `[E]`, the head at which the episode began
+    present: jax.Array  # bool `[E, L]`, whether the slot has a sequence
+    priorities: jax.Array  # float32 `[E, L]`, powers of priorities; empty for uniform draws
+    largest: jax.Array  # float32 `[]`, the largest priority so far
 
 
 class DeviceReplay:
@@ -52,16 +42,9 @@ class DeviceReplay:
         *,
         num_envs: int,
     ):
-        """Fixes sizes; allocates nothing.
+        """Fixes sizes, and allocates nothing.
 
-        Args:
-          environment_spec: of one environment.
-          sequence: length, period and extras of the sequences.
-          config: capacity, selection, batch size.
-          num_envs: E >= 1.
-
-        Raises:
-          ValueError: the selector is contextual, or the capacity is too small.
+        ValueError if the selector is contextual, or the capacity is too small.
         """
         if config.selector == "contextual":
             raise ValueError(
@@ -73,12 +56,12 @@ class DeviceReplay:
 
     @property
     def capacity(self) -> int:
-        """The maximal number of rows, over all environments."""
+        """See `RowStore`."""
         return self._windows.num_rows * self._num_envs
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the state."""
+        """See `RowStore`."""
         leaves = jax.tree.leaves(jax.eval_shape(self.init))
         return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 

@@ -48,7 +48,7 @@ class ReplayNode:
 
     Attributes:
       local: the replay.
-      changed: is held while anything changes, and notified when waits may go on.
+      changed: held while anything changes, and notified when waits may go on.
     """
 
     def __init__(self, local: LocalReplay, *, max_lead: int, restarts: int = 0):
@@ -89,14 +89,11 @@ class ReplayNode:
           writer: the sender, unlike all others and its own earlier lives.
           number: the writer's number of the first time step.
           environments: `[n]`, always the same of a writer.
-          rows: packed, uint8 `[T, n, row_bytes]`.
+          rows: packed, uint8 `[T, n, row_bytes]`; ValueError if they are of another layout.
           timeout: seconds.
 
         Returns:
           Whether all rows were added; if not, the same chunk must arrive again.
-
-        Raises:
-          ValueError: rows are of another layout, or of environments that do not exist.
         """
         shape = (len(rows), len(environments), self._packing.row_bytes)
         if rows.shape != shape or rows.dtype != np.uint8:
@@ -135,13 +132,10 @@ class ReplayNode:
 
         Args:
           restarts: of the node, as the learner knows them; for others the buffer has no sequences.
-          request: one more than in the request before.
+          request: one more than in the request before; ValueError if its draws have been used.
           timeout: seconds to wait for the first draw.
           priorities: for `set_priorities`, before.
           count: the most draws, of those that are due then.
-
-        Raises:
-          ValueError: the draws of the request have been used, or a priority is wrong.
         """
         if restarts != self._restarts:
             return self._packing.empty_draw(0).data
@@ -162,9 +156,6 @@ class ReplayNode:
         """Sets the priorities of draws; they and those before them count as used.
 
         Does nothing if they were set before, or the draws were made before a restart.
-
-        Raises:
-          ValueError: a priority is NaN, infinite or negative.
         """
         with self.changed:
             if restarts != self._restarts:
@@ -196,11 +187,9 @@ class ReplayNode:
             return {**self.local.state(), "counters": np.array(self.local.counters, np.int64)}
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int] | None = None) -> None:
-        """Restores a state; the next row of each environment is the first of an episode.
+        """Restores a state of a node, or of a `LocalReplay` with the counters of `Replay.restore`.
 
-        Args:
-          state: of a node, or of a `LocalReplay` with its counters.
-          counters: as for `Replay.restore`; None for those of the state.
+        The next row of each environment is the first of an episode.
         """
         if counters is None:
             names = ("steps", "updates", "learning_since")

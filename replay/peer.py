@@ -20,7 +20,7 @@ class Answer(Protocol):
         Raises:
           TimeoutError: there is none yet.
           PeerLost: the node died before it answered. The call must be made again.
-          RuntimeError: the call failed; with the traceback of the other node.
+          RuntimeError: the call failed, with the traceback of the other node.
         """
 
 

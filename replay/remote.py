@@ -77,12 +77,7 @@ class RemoteReplay:
         self._restarts = self._number = -1  # until `_begin`
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
-        """The next draw, if it arrives in time.
-
-        Raises:
-          Stopped: the program stopped while the node was away.
-          WaitTimeout: the node was away for too long.
-        """
+        """The next draw, if it arrives in time; Stopped or WaitTimeout if the node stays away."""
         started = time.monotonic()
         deadline = started + timeout
         patience = deadline if self._ahead else max(deadline, started + _ANSWER_SECONDS)

@@ -22,14 +22,8 @@ def slots_per_environment(kind: str, num_starts: int) -> int:
     Uniform and proportional selection do not depend on the order of the slots. Contextual selection
     needs a power of two, so that every environment has a subtree of its own, and twice the slots,
     so that the newest sequences and the oldest are not neighbours: see `ContextualPriorityTree`.
-    This costs 2 to 4 slots per sequence.
-
-    Args:
-      kind: "uniform", "proportional" or "contextual".
-      num_starts: the number of sequences that an environment can have at a time, at least 1.
-
-    Returns:
-      `num_starts`; for "contextual" the least power of two that is at least `2 * num_starts`.
+    This costs 2 to 4 slots for each of the `num_starts` >= 1 sequences that an environment can have
+    at a time.
     """
     return 1 << (2 * num_starts - 1).bit_length() if kind == "contextual" else num_starts
 
@@ -47,15 +41,9 @@ def importance_weights(probabilities: np.ndarray, size: int, exponent: float) ->
     depend on the batch.
 
     Args:
-      probabilities: `[n]`, above 0, of the drawn slots, as returned by the selector.
+      probabilities: `[n]`, above 0 (else ValueError), of the drawn slots, from the selector.
       size: the number of slots that can be drawn, at least 1.
       exponent: beta, at least 0; with 0 every weight is 1.
-
-    Returns:
-      float64 `[n]`.
-
-    Raises:
-      ValueError: a probability is out of its range.
     """
     probabilities = np.asarray(probabilities, np.float64)
     wrong = ~((probabilities > 0) & (probabilities < np.inf))
@@ -69,11 +57,7 @@ def importance_weights(probabilities: np.ndarray, size: int, exponent: float) ->
 def check_priorities(
     priorities: np.ndarray, size: int, largest: float = LARGEST_PRIORITY
 ) -> np.ndarray:
-    """Priorities as float64 `[size]`.
-
-    Raises:
-      ValueError: they have another shape, or one is NaN, infinite, negative or above `largest`.
-    """
+    """Priorities as float64 `[size]`; ValueError unless all are in [0, largest]."""
     priorities = np.asarray(priorities, dtype=np.float64)
     if priorities.shape != (size,):
         raise ValueError(
@@ -141,17 +125,11 @@ class TreeSelector:
     def set_priorities(
         self, slots: np.ndarray, priorities: np.ndarray, kept: np.ndarray | None = None
     ) -> None:
-        """Sets priorities; for "uniform" it only checks them.
+        """Sets priorities of present slots; for "uniform" it only checks them.
 
-        Args:
-          slots: present. A training batch may hold a slot twice: the last priority counts.
-          priorities: `[n]`, in [0, 1e100], and so must be their powers.
-          kept: bool `[n]`, which of them are set; all if None. The others need not be present, but
-            their priorities are checked too.
-
-        Raises:
-          ValueError: a slot is absent, or priorities have another shape, are NaN, infinite,
-            negative or too large.
+        A training batch may hold a slot twice: the last priority counts. Priorities `[n]` and their
+        powers must be in [0, 1e100]. `kept`, bool `[n]`, says which of them are set, None for all:
+        the others' slots need not be present, but their priorities are checked too.
         """
         limit = LARGEST_PRIORITY ** (1 / max(1.0, self._exponent))
         priorities = check_priorities(priorities, np.size(slots), limit)
@@ -166,19 +144,13 @@ class TreeSelector:
             self._largest = float(np.max(priorities, initial=self._largest))
 
     def probabilities(self, slots: np.ndarray) -> np.ndarray:
-        """The probability of each slot in one draw of `sample`: float64 `[n]`.
-
-        The sum over all present slots is 1. ValueError if a slot is absent.
-        """
+        """The probability of each present slot in one draw of `sample`: float64 `[n]`."""
         slots, eps, total = self._check_present(slots), self._uniform_fraction, self._tree.mass
         uniform = np.full(slots.shape, 1 / max(len(self), 1))
         return eps * uniform + (1 - eps) * (self._tree.masses(slots) / total if total else uniform)
 
     def sample(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Draws n slots with replacement: int64 `[n]`, and their `probabilities`.
-
-        ValueError if n < 1, or no slot is present.
-        """
+        """Draws n >= 1 slots with replacement: int64 `[n]`, and their `probabilities`."""
         if n < 1:
             raise ValueError(f"n must be at least 1 draw, got {n}.")
         if not len(self):
@@ -203,9 +175,7 @@ class TreeSelector:
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Replaces all slots by those of `state`, from a tree of the same kind and capacity.
 
-        Raises:
-          ValueError: an array is missing or of another shape or dtype, a slot that is not present
-            has a priority, or priorities are not in [0, 1e100].
+        ValueError if an array is missing or not as in `state`, or an absent slot has a priority.
         """
         for name, like in self.state().items():
             found = np.asarray(state.get(name))

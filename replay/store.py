@@ -31,10 +31,9 @@ class SequenceStore:
 
     Attributes:
       num_envs: E.
-      capacity: the maximal number of rows, over all environments.
-      nbytes: of all rings when they are full.
+      capacity, nbytes: see `RowStore`.
       packing: of the rows.
-      shapes: of what `sample` returns, as `jax.ShapeDtypeStruct`s; see `Replay.shapes`.
+      shapes: see `Replay.shapes`.
       rng: of the draws.
     """
 
@@ -47,14 +46,7 @@ class SequenceStore:
         num_envs: int,
         seed: int,
     ):
-        """Makes empty rings.
-
-        Args:
-          environment_spec: of one environment.
-          sequence: length, period and extras of the sequences.
-          config: capacity, selection, batch size.
-          num_envs: E >= 1, of all actors together.
-          seed: of the draws.
+        """Makes empty rings for E >= 1 environments, all actors together; the seed is for draws.
 
         Raises:
           ValueError: the capacity is too small for one sequence per environment or for `min_rows`,
@@ -88,14 +80,9 @@ class SequenceStore:
         return len(self._selector)
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
-        """Appends one row to every environment, or to some.
+        """Appends one row to every environment, or to some: distinct integers `[n]`, 0 .. E - 1.
 
-        Args:
-          rows: arrays `[n, ...]`, all extras included.
-          environments: integers `[n]`, distinct; None for all E in order.
-
-        Raises:
-          ValueError: environments are not distinct or not in 0 .. E - 1, or rows not as specified.
+        Rows are arrays `[n, ...]`, all extras included. ValueError if they are not as specified.
         """
         self.add_packed(self.packing.pack(rows), environments)
 
@@ -126,8 +113,7 @@ class SequenceStore:
     def cut(self, environment: int | None = None) -> None:
         """Ends the current episode of every environment, or of one, as a time limit would.
 
-        Required when environments are reset out of turn, as after a restore: the next row is then
-        not the successor of the newest one.
+        Required when the next row is not the successor of the newest one, as after a restore.
         """
         candidates = np.arange(self.num_envs) if environment is None else np.array([environment])
         environments = candidates[self._heads[candidates] != self._episodes[candidates]]
@@ -150,9 +136,7 @@ class SequenceStore:
         """Draws the sequences of one call of updates, packed; see `LocalReplay` for their keys.
 
         B is the config's `draw_size`; E for the newest complete sequence of every environment.
-
-        Raises:
-          ValueError: there is no such sequence yet; or sequences end with episodes, if `newest`.
+        ValueError if there is no such sequence yet; if `newest`, where sequences end with episodes.
         """
         if newest:
             if not self._sequence.crosses_episodes:
@@ -172,10 +156,7 @@ class SequenceStore:
         return draw.keys[0], self.packing.sample(draw)
 
     def read(self, slots: np.ndarray) -> tuple[Row, np.ndarray]:
-        """The sequences of present slots `[B]`: a `Row` of arrays, and the mask `[B, T+1]`.
-
-        Arrays of the `Row` are `[B, T+1, ...]`; extras of the first row alone are `[B, ...]`.
-        """
+        """The sequences of present slots `[B]`, and their mask; see `SequencePacking.unpack`."""
         return self.packing.unpack(self._packed(slots, np.ones(len(slots))).parts)
 
     def starts(self, slots: np.ndarray) -> np.ndarray:

@@ -36,8 +36,7 @@ class Checkpoints:
     def check(self, steps: int) -> None:
         """Compares the checkpoint of the snapshot at `steps` with its checksums.
 
-        Raises:
-          ValueError: names a file that is missing or damaged, without a full stop.
+        ValueError names a file that is missing or damaged, without a full stop.
         """
         check_manifest(self._folder / str(steps))
 
@@ -51,8 +50,7 @@ class Checkpoints:
     def prepare(self, steps: int | None) -> None:
         """Prepares the live folder for a server that starts with the snapshot at `steps`, or empty.
 
-        Raises:
-          ValueError: the snapshot's checkpoint is missing or incomplete.
+        ValueError if the snapshot's checkpoint is missing or incomplete.
         """
         shutil.rmtree(self.live, ignore_errors=True)
         if steps is None:

@@ -46,10 +46,8 @@ class Reader:
     def take(self, timeout: float) -> Any:
         """The next batch, or None if there is none within `timeout` seconds.
 
-        Raises:
-          WaitTimeout: no server answered for `max_wait` seconds at the start.
-          ValueError: the server's table is missing, or has another layout.
-          Exception: any other error that ended the thread.
+        Raises what ended the thread: WaitTimeout if no server answered for `max_wait` seconds,
+        ValueError if its table is missing or has another layout.
         """
         if self._error is None:
             try:

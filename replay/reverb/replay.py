@@ -30,13 +30,9 @@ class ReverbReplay:
     metric_names: tuple[str, ...] = ()
 
     def __init__(self, address: str, layout: Layout, *, num_envs: int, max_wait: float = 600.0):
-        """Starts reading; Reverb's draws have no seed.
+        """Starts reading from the server at "host:port"; Reverb's draws have no seed.
 
-        Args:
-          address: "host:port" of the server.
-          layout: of the server's table.
-          num_envs: environments of all actors together.
-          max_wait: seconds to wait for the server, at the start and for each answer.
+        `max_wait` is in seconds, for the server at the start and for each answer.
         """
         self._layout, self._config = layout, layout.config
         self.shapes = sample_shapes(
@@ -64,12 +60,7 @@ class ReverbReplay:
         return Draw(batch.info.key, sample, self._config.updates_per_call)
 
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
-        """Sends priorities asynchronously.
-
-        Raises:
-          ValueError: a priority is NaN, infinite, negative or too large.
-          WaitTimeout: the server accepted nothing for `max_wait` seconds.
-        """
+        """Sends priorities asynchronously; WaitTimeout if the server accepts none any more."""
         alpha = self._config.priority_exponent
         largest = LARGEST_PRIORITY ** (1 / max(1.0, alpha))
         priorities = check_priorities(priorities, len(keys), largest)
@@ -85,7 +76,7 @@ class ReverbReplay:
         )
 
     def metrics(self, keys: Any) -> dict[str, float]:
-        """None: Reverb does not say how old an item is."""
+        """No metrics: Reverb does not say how old an item is."""
         del keys
         return {}
 
@@ -103,11 +94,7 @@ class ReverbReplay:
         )
 
     def state(self) -> dict[str, Any]:
-        """Makes Reverb write a checkpoint; the state holds its path.
-
-        Raises:
-          WaitTimeout: the server does not answer.
-        """
+        """Makes Reverb write a checkpoint; the state holds its path."""
         try:
             path = self._calls.result(self._client.checkpoint, "Reverb's checkpoint")
         except RuntimeError as error:
@@ -120,12 +107,7 @@ class ReverbReplay:
         }
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
-        """Restores all but the rows: the server must have started with the checkpoint.
-
-        Raises:
-          ValueError: the state is that of a `LocalReplay`, or of a replay with other sequences or
-            another selector.
-        """
+        """See `Replay`; the rows are in the checkpoint that the server must have started with."""
         del counters
         if _CHECKPOINT not in state:
             raise ValueError(

@@ -47,11 +47,9 @@ class Layout:
         )
 
     def check_server(self, client: reverb.Client) -> None:
-        """Checks that a server has the table, with this layout.
+        """Refuses (ValueError) a server without the table or with another layout.
 
-        Raises:
-          ValueError: the table is missing, or has another layout.
-          DeadlineExceededError: no server answers (Reverb's error).
+        Reverb raises DeadlineExceededError if no server answers.
         """
         served = client.server_info(timeout=_ANSWER_SECONDS)
         if TABLE not in served:
@@ -66,10 +64,7 @@ def make_tables(layout: Layout, *, num_envs: int) -> list[reverb.Table]:
     """Makes the table of a replay server for the environments of all actors.
 
     Its rate limiter keeps the acting steps per update; it counts rows, and each episode has one row
-    more than steps.
-
-    Raises:
-      ValueError: the capacity is too small for one sequence per environment.
+    more than steps. ValueError if the capacity is too small for one sequence per environment.
     """
     sequence, config = layout.sequence, layout.config
     sampler = reverb.selectors.Uniform()
@@ -89,14 +84,9 @@ def make_tables(layout: Layout, *, num_envs: int) -> list[reverb.Table]:
 
 
 def check_tables(wanted: Mapping[str, Any], served: Mapping[str, Any]) -> None:
-    """Refuses a checkpoint of other tables: its options would silently replace the config's.
+    """Refuses (ValueError) a checkpoint of other tables, whose options would replace the config's.
 
-    Args:
-      wanted: `TableInfo` of each table, before it was given to a server.
-      served: the same, as reported by the server.
-
-    Raises:
-      ValueError: names the first table, and its layout or option, that differ.
+    Both are `TableInfo`s by table: before it was given to a server, and as the server reports it.
     """
     if set(wanted) != set(served):
         raise ValueError(

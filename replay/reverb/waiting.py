@@ -97,13 +97,10 @@ class ServerCalls:
         self._thread.start()
 
     def submit(self, call: Callable[[], Any], what: str) -> None:
-        """Has a call made later; `what` is waited for if too many calls are pending.
+        """Has a call made later; waits `max_wait` seconds for `what` if too many are pending.
 
-        A call that raises RuntimeError is made once more: making it twice must do no harm.
-
-        Raises:
-          WaitTimeout: none of the pending calls ended for `max_wait` seconds.
-          Exception: raised by an earlier call.
+        A call that raises RuntimeError is made once more: making it twice must do no harm. Raises
+        what an earlier call has raised.
         """
         if self._error is not None:
             raise self._error
@@ -113,12 +110,7 @@ class ServerCalls:
             raise self._server.timeout(what, self._server.max_wait) from None
 
     def result(self, call: Callable[[], _T], what: str) -> _T:
-        """Returns the result of a call.
-
-        Raises:
-          WaitTimeout: there was none within `max_wait` seconds.
-          Exception: raised by this call, or by an earlier one.
-        """
+        """The result of a call within `max_wait` seconds; raises what it or an earlier one does."""
         answer: futures.Future[_T] = futures.Future()
 
         def make() -> None:

@@ -38,19 +38,9 @@ class ReverbWriter:
         stop: Callable[[], bool] = never,
         max_wait: float = 600.0,
     ):
-        """Connects, and waits for the server if there is none yet.
+        """Connects to "host:port", and waits for the server if there is none yet.
 
-        Args:
-          address: "host:port" of the server, or a client.
-          layout: of the server's table.
-          environments: their numbers among all of the program's, 0 ...
-          stop: called twice a second while the writer waits.
-          max_wait: seconds that rows may wait for the server to take them.
-
-        Raises:
-          ValueError: the server's table is missing, or has another layout.
-          Stopped: `stop()` became true.
-          WaitTimeout: no server answered for `max_wait` seconds.
+        Args as of `NodeWriter`; ValueError if the server's table is missing or has another layout.
         """
         server = Server(address, layout, stop=stop, max_wait=max_wait)
         self._layout, self._checked = layout, 1.0
@@ -59,11 +49,7 @@ class ReverbWriter:
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Writes one row of each environment; waits while the table accepts no items.
 
-        Raises:
-          ValueError: the priority is NaN, infinite or negative, or rows do not match the spec or
-            the number of environments.
-          Stopped: `stop()` became true while the table accepted nothing.
-          WaitTimeout: the table accepted nothing for `max_wait` seconds.
+        Errors as of `NodeWriter.write`; ValueError for a wrong priority, too.
         """
         if new_priority != self._checked:  # also true for NaN
             check_priorities(np.array([new_priority]), 1)
