@@ -50,15 +50,12 @@ class PureEnvironment(Protocol):
     @property
     def spec(self) -> EnvironmentSpec:
         """What it takes and gives."""
-        ...
 
     def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
         """The state and the observation at which an episode begins."""
-        ...
 
     def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
         """The next state, and what arrives with it."""
-        ...
 
 
 class Running(NamedTuple):

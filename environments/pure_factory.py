@@ -21,6 +21,7 @@ from .switches import parameters, split, values
 
 LIMIT = "max_episode_steps"  # a switch of every environment that is not a vector
 _PGX = "pgx:"
+_ILLEGAL = "pgx:{} ends episodes at illegal moves, with reward -1; agents do not see what is legal."
 OURS: dict[str, Callable[..., PureEnvironment]] = {
     "catch": PureCatch,
     "memory": PureMemory,
@@ -141,7 +142,9 @@ class Pgx:
         vector = specs.Array(shape, np.float32, "observation")
         seen = image if self._is_image else vector
         actions = specs.DiscreteArray(int(game.num_actions), np.int32, "action")
-        self.spec = EnvironmentSpec(seen, actions, max_episode_steps=DEFAULT_LIMIT)
+        # In MinAtar's games every action is legal.
+        note = "" if game.id.startswith("minatar-") else _ILLEGAL.format(game.id)
+        self.spec = EnvironmentSpec(seen, actions, max_episode_steps=DEFAULT_LIMIT, note=note)
 
     def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
         """A new game."""

@@ -172,8 +172,12 @@ def test_what_is_not_written_in_jax_is_refused(module, id, sentence):
         make_pure(id)
 
 
-def test_games_for_two_are_refused():
+def test_games_for_two_are_refused_and_illegal_moves_are_told():
     game = Game()
+    assert Pgx(game).spec.note.startswith("pgx:game ends episodes at illegal moves, with reward -1")
+    game.id = "minatar-game"
+    assert Pgx(game).spec.note == ""
+    game.id = "game"
     game.num_players = 2
     with pytest.raises(ValueError, match="pgx:game must be a game for one player, it has 2"):
         Pgx(game)
