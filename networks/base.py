@@ -104,4 +104,21 @@ def _transformed(make_module: Callable[[], Callable[..., Any]]) -> hk.Transforme
         with weights_for_loops():
             return make_module()(*inputs)
 
-    return hk.without_apply_rng(hk.transform(apply))
+    return hk.Transformed(*map(_advising, hk.without_apply_rng(hk.transform(apply))))
+
+
+def _advising(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; where Haiku advises a transform with state or keys, its error says our rule."""
+
+    def advising(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except ValueError as error:
+            if type(error).__name__ not in ("NonEmptyStateError", "MissingRNGError"):
+                raise
+            raise ValueError(
+                "A network must have no state (as hk.BatchNorm has) and draw no random numbers (as "
+                "hk.dropout does): hk.LayerNorm needs neither."
+            ) from error
+
+    return advising

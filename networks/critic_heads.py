@@ -6,7 +6,7 @@ linear layer. Everything is unbatched; `P` denotes `num_outputs`.
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,6 @@ from ..losses import (
     mixture_of_gaussians_td_loss,
     scalar_td_loss,
 )
-
-Metrics: TypeAlias = dict[str, jax.Array]
 
 
 class CriticHead(NamedTuple):
@@ -41,7 +39,7 @@ class CriticHead(NamedTuple):
     num_outputs: int
     mean: Callable[[jax.Array], jax.Array]
     loss: Callable[[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array], CriticLoss]
-    metrics: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], Metrics]
+    metrics: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], dict[str, jax.Array]]
 
 
 def categorical_head(num_atoms: int = 51, vmin: float = -150.0, vmax: float = 150.0) -> CriticHead:
@@ -60,7 +58,7 @@ def categorical_head(num_atoms: int = 51, vmin: float = -150.0, vmax: float = 15
 
     def metrics(
         outputs_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, outputs_t: jax.Array
-    ) -> Metrics:
+    ) -> dict[str, jax.Array]:
         probs = jax.nn.softmax(outputs_tm1)
         below, above = clipped_mass(atoms, r_t, discount_t, jax.nn.softmax(outputs_t))
         return {
@@ -105,7 +103,7 @@ def mixture_of_gaussians_head(
 
     def metrics(
         outputs_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, outputs_t: jax.Array
-    ) -> Metrics:
+    ) -> dict[str, jax.Array]:
         del r_t, discount_t, outputs_t
         logits, means, scales = parts(outputs_tm1)
         weights = jax.nn.softmax(logits)

@@ -13,16 +13,12 @@ _UNROLL = 2  # steps in an iteration of a loop: measured, little more compilatio
 
 
 class Memory(hk.Module):
-    """An LSTM whose state is reset at an episode's first step; or, as an ablation, no memory."""
+    """An LSTM of `size` units whose state is reset at an episode's first step.
+
+    Without `recurrent`, an ablation, it is a linear layer with tanh, and its state is empty.
+    """
 
     def __init__(self, size: int, recurrent: bool = True, name: str | None = None):
-        """Makes the module.
-
-        Args:
-          size: H, also the number of outputs.
-          recurrent: if False, a linear layer with tanh replaces the LSTM; its state is empty.
-          name: Haiku's name of the module.
-        """
         super().__init__(name=name)
         self._size = size
         self._lstm = _LSTM(size, name="lstm") if recurrent else None

@@ -29,7 +29,8 @@ class ReactorModule(hk.Module):
     """Shared torso and linear layer, then two memories: one for the policy, one for the values.
 
     The policy's gradient does not flow into the shared layers; only the values train them. Value
-    and advantage logits are summed as in the paper, without subtraction of a mean.
+    and advantage logits are summed as in the paper, without subtraction of a mean. The policy has a
+    share `policy_epsilon` of the uniform distribution.
     """
 
     def __init__(
@@ -45,19 +46,6 @@ class ReactorModule(hk.Module):
         recurrent: bool = True,
         name: str | None = None,
     ):
-        """Makes the module.
-
-        Args:
-          torso: makes the torso: observations `[T, ...]` -> float features `[T, D]`.
-          num_actions: A.
-          num_atoms: N.
-          policy_epsilon: share of the uniform distribution in the policy.
-          shared_size: units of the layer that follows the torso.
-          memory_size: units of each LSTM.
-          head_size: hidden units of each head.
-          recurrent: whether the memories are LSTMs; otherwise layers without memory.
-          name: Haiku's name of the module.
-        """
         super().__init__(name=name)
         self._num_actions = num_actions
         self._num_atoms = num_atoms

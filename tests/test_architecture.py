@@ -34,7 +34,7 @@ BUDGETS = {
     "root": 364,
     "basics": 548,
     "losses": 1339,
-    "networks": 1545,
+    "networks": 1544,
     "agents": 4927,
     "environments": 3890,
     "replay": 3303,

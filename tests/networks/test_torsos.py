@@ -124,6 +124,20 @@ def test_another_activation_takes_the_place_of_crelu(observation):
 
 
 @pytest.mark.parametrize(
+    "layer",
+    [
+        lambda x: hk.BatchNorm(True, True, 0.9)(x, is_training=True),
+        lambda x: hk.dropout(hk.next_rng_key(), 0.5, x),
+    ],
+    ids=["state", "random numbers"],
+)
+def test_torsos_with_state_or_random_numbers_are_refused(layer):
+    message = r"A network must have no state .* and draw no random numbers .*neither\."
+    with pytest.raises(ValueError, match=message):
+        choose_torso(specs.Array((4,), np.float32), own=lambda: layer)
+
+
+@pytest.mark.parametrize(
     "features",
     [
         lambda x: x.reshape(-1, 2, 2).astype(jnp.float32),
