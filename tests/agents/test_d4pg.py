@@ -15,11 +15,10 @@ from dm_env import specs
 from linear_agents import TINY, episode_rows, first_state, jitted, timestep
 
 from retrax.agents import base
-from retrax.agents.d4pg import AGENT, Config, make_agent
+from retrax.agents.d4pg import Config, make_agent
 from retrax.basics.libraries import distrax
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
-from retrax.training.config_file import differences
 
 D, A = 4, 2
 LOW, HIGH = np.array([-1.0, 0.0], np.float32), np.array([1.0, 10.0], np.float32)
@@ -310,13 +309,3 @@ def test_policy_and_critic_have_their_own_learning_rates():
 def test_every_row_begins_a_window_of_n_transitions_in_one_episode(n_step):
     agent = make_agent(SPEC, small(n_step=n_step))
     assert agent.sequence == SequenceSpec(length=n_step + 1, period=1, crosses_episodes=False)
-
-
-def test_the_preset_of_the_control_suite():
-    found = differences(Config.paper(), Config.control_suite())
-    assert found == [
-        "num_atoms: 51 -> 101",
-        "exploration: fixed -> per_actor",
-        "replay.updates_per_call: 1 -> 8",
-    ]
-    assert AGENT.default_steps("dm_control:walker:walk", "control_suite") == 1_000_000
