@@ -39,7 +39,7 @@ class Tally:
         """Begins at 0 steps; `metrics` are those of updates since the last `flush`."""
         self.replays, self.metric_names = replays, names
         self.counters, self.until = Counters(), 0
-        self._since = Counters()
+        self._since = self._timed_since = Counters()
         self._episodes, self._metrics = MetricsAccumulator(), metrics
         self._acting_seconds = self._learning_seconds = self.seconds = 0.0
         self._is_advancing = False
@@ -67,14 +67,14 @@ class Tally:
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second, since the last call."""
-        steps = self.counters.steps - self._since.steps
-        updates = self.counters.updates - self._since.updates
+        steps = self.counters.steps - self._timed_since.steps
+        updates = self.counters.updates - self._timed_since.updates
         clock = {
             "acting_steps_per_second": _rate(steps, self._acting_seconds),
             "learning_updates_per_second": _rate(updates, self._learning_seconds),
             "steps_per_second": _rate(steps, self._acting_seconds + self._learning_seconds),
         }
-        self._since = Counters(**vars(self.counters))
+        self._since = self._timed_since = Counters(**vars(self.counters))
         self._acting_seconds = self._learning_seconds = 0.0
         return {**self._episodes.flush(), **self._metrics.flush()}, clock
 
@@ -85,6 +85,7 @@ class Tally:
     def _restore(self, counters: Mapping[str, Any], open_metrics: Sequence[Any] | None) -> None:
         self.counters = Counters(**counters)
         self._since = Counters(**counters)
+        self._timed_since = self._since  # seconds are not restored
         if open_metrics is not None:
             since, episodes, updates = open_metrics
             self._since = Counters(**since)

@@ -323,7 +323,8 @@ def test_restore_continues_from_the_counters():
 def test_restored_episodes_are_cut_unless_they_continue(continues):
     loop, store = make_loop(replay=make_replay(min_rows=100))
     advance(loop, 5)
-    snapshot = jax.tree.map(np.array, loop.snapshot())
+    counters = vars(loop.counters).copy()
+    snapshot = jax.tree.map(np.array, loop.snapshot())._replace(counters=counters)
     running, metrics = unpack(pack([loop.running(), loop.open_metrics()]))
     events = []
     fresh, kept = make_loop(replay=make_replay(min_rows=100), seed=1, events=events)
@@ -331,14 +332,16 @@ def test_restored_episodes_are_cut_unless_they_continue(continues):
         fresh._actors[0]._environment.restore(running["actors"][0]["environment"])
     fresh.restore(snapshot, metrics, running if continues else None)
     for each in (loop, fresh):
-        for _ in range(25):
-            each.advance()
+        advance(each, 25)
     assert events.count("reset") == (not continues)
     rows, _ = kept.read(np.array([3]))  # from row 3 on; the restore was after row 4
     assert rows.is_last.tolist() == [[False, not continues, False, False]]
+    means, clock = fresh.flush()
+    taken = fresh.counters.steps - counters["steps"]  # not those of the open metrics
+    assert clock["steps_per_second"] * fresh.seconds == pytest.approx(taken)
     if continues:
         jax.tree.map(np.testing.assert_array_equal, store.state(), kept.state())
-        assert fresh.flush()[0] == loop.flush()[0]
+        assert means == loop.flush()[0]
 
 
 def test_reactor_is_compiled_once_and_its_buffers_are_its_own():
