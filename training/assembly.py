@@ -70,6 +70,7 @@ def open_snapshots(
             f"{directory} is at {steps} steps already: to continue, give more steps than that, "
             f"got {last_step}."
         )
+    snapshots.read(steps)  # raises if it is of another run
     return snapshots, notes
 
 

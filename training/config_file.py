@@ -4,6 +4,7 @@ A field that is missing could mean anything: the class's default is not the pres
 need be what the run was trained with. So missing and unknown fields are refused.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -29,7 +30,7 @@ def values_of(run: Any) -> dict[str, Any]:
 def _run_of(values: Any) -> RunConfig:
     """The inverse of `values_of`, from parsed JSON; ValueError names all wrong fields."""
     values = {**_object(values, "config.json")}
-    version = values.pop("version", None)
+    version, _ = values.pop("version", None), values.pop("id", None)
     if not (type(version) is int and version == VERSION):
         raise ValueError(f"its version must be {VERSION}, got {version!r}")
     problems: list[str] = []
@@ -82,8 +83,19 @@ def new_directory(config: RunConfig) -> Path:
 
 
 def write_config(directory: Path, config: RunConfig) -> None:
-    """Writes config.json, whole or not at all."""
-    write_json(directory / "config.json", values_of(config))
+    """Writes config.json, whole or not at all, with the run's id: that of the file before."""
+    own = run_id(directory) or uuid.uuid4().hex
+    write_json(directory / "config.json", {**values_of(config), "id": own})
+
+
+def run_id(directory: Path) -> str | None:
+    """The id of the run whose directory this is, or has this; None of runs that have none."""
+    for folder in (directory, *directory.parents[:2]):  # workers have folders of their own
+        if (path := folder / "config.json").is_file():
+            with contextlib.suppress(ValueError, AttributeError):
+                return json.loads(path.read_text(encoding="utf-8")).get("id")
+            break
+    return None
 
 
 def read_config(directory: Path) -> RunConfig:

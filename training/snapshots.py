@@ -16,6 +16,7 @@ from ..agents.base import ActorState, Params
 from ..basics.checksums import check_sealed
 from ..basics.sentences import first_line
 from ..environments.plain_data import pack, unpack
+from .config_file import run_id
 from .learner import Snapshot
 from .metrics import next_multiple
 from .state_file import SUFFIX, pack_state, read_kept, read_state, write_state
@@ -101,7 +102,7 @@ class Snapshots:
         """Writes a snapshot, then removes those too many; an OSError leaves the older ones."""
         parts = {**snapshot._asdict(), "counters": pack(snapshot.counters)}
         parts = {name: part for name, part in parts.items() if part is not None}
-        write_state(self.path(steps), parts)
+        write_state(self.path(steps), parts, run_id(self.directory.parent))
         self._damage[steps] = ""
         self.remove_others(self.steps()[-self._keep :])
 
@@ -123,12 +124,13 @@ class Snapshots:
         `running` comes unpacked, and may be missing.
 
         Raises:
-          ValueError: it is damaged, or of another agent, config or version.
+          ValueError: it is damaged, or of another run, agent, config or version.
         """
         if self._reason(steps):
             raise self._damaged(steps)
         try:
-            found = read_state(self.path(steps), {"counters": None, **templates})
+            run = run_id(self.directory.parent)
+            found = read_state(self.path(steps), {"counters": None, **templates}, run)
             if missing := {"counters", *templates} - found.keys() - _OPTIONAL:
                 raise ValueError(f"it has no part {min(missing)}")
             found |= {x: unpack(found[x]) for x in {"counters", *_OPTIONAL} & found.keys()}
@@ -265,12 +267,14 @@ class BestParameters:
         if math.isnan(mean_return) or self.mean_return > mean_return:
             return False
         parts = {"evaluation": pack([float(mean_return), steps]), "params": params}
-        write_state(self._path, parts if actors is None else {**parts, "actors": actors})
+        parts |= {} if actors is None else {"actors": actors}
+        write_state(self._path, parts, run_id(self._path.parent))
         return True
 
     def read(self, **templates: Any) -> Evaluated:
         """The best parameters so far, which exist; templates of `params` and `actors` to read."""
-        found = read_kept("The best parameters", self._path, {"evaluation": None, **templates})
+        wanted = {"evaluation": None, **templates}
+        found = read_kept("The best parameters", self._path, wanted, run_id(self._path.parent))
         mean_return, steps = unpack(found["evaluation"])
         return Evaluated(mean_return, steps, found.get("params"), found.get("actors"))
 

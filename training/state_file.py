@@ -28,14 +28,17 @@ _SAMPLE = 1 << 18  # numbers, by which it is decided whether to compress
 _RATIO = 4  # below, compression takes more time than it saves
 
 
-def write_state(path: Path, parts: Mapping[str, Any]) -> None:
+def write_state(path: Path, parts: Mapping[str, Any], run: str | None = None) -> None:
     """Writes `parts`, see `pack_state`, into a file; see `sealed`."""
     with sealed(path) as file:
-        pack_state(file, parts)
+        pack_state(file, parts, run)
 
 
-def pack_state(file: Any, parts: Mapping[str, Any]) -> None:
-    """Writes the archive of parts by name: pytrees of arrays, PRNG keys included, or bytes."""
+def pack_state(file: Any, parts: Mapping[str, Any], run: str | None = None) -> None:
+    """Writes the archive of parts by name: pytrees of arrays, PRNG keys included, or bytes.
+
+    `run` is the id of the run.
+    """
     described: dict[str, dict[str, list[str]] | None] = {}
     with zipfile.ZipFile(file, "w", compresslevel=1) as archive:
         for part, value in parts.items():
@@ -55,11 +58,12 @@ def pack_state(file: Any, parts: Mapping[str, Any]) -> None:
                 with _member(archive, f"{name}.npy") as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
         with _member(archive, _TEXT) as member:
-            member.write(json.dumps({"version": _VERSION, "parts": described}).encode())
+            text = {"version": _VERSION, "run": run, "parts": described}
+            member.write(json.dumps(text).encode())
 
 
 def read_state(
-    source: Path | BinaryIO, templates: Mapping[str, Any] | None = None
+    source: Path | BinaryIO, templates: Mapping[str, Any] | None = None, run: str | None = None
 ) -> dict[str, Any]:
     """Reads parts of an archive, but for those that it lacks. Checksums are left to `check_sealed`.
 
@@ -67,13 +71,16 @@ def read_state(
     for pytrees that are read as dictionaries. Without templates, all parts are read.
 
     Raises:
-      ValueError: the archive is damaged, or a part is not like its template.
+      ValueError: the archive is damaged, of another run than `run`, or a part is not like its
+        template. States of earlier versions are of any run.
     """
     try:
         with zipfile.ZipFile(source) as archive:
             text = json.loads(archive.read(_TEXT))
             if text["version"] != _VERSION:
                 raise ValueError(f"its version is {text['version']}, and this one's {_VERSION}")
+            if None not in (run, other := text.get("run")) and run != other:
+                raise ValueError(f"it is of another run, whose id is {other} instead of {run}")
             described = text["parts"]
             wanted = dict.fromkeys(described) if templates is None else templates
             return {
@@ -85,11 +92,13 @@ def read_state(
         raise ValueError(first_line(error)[:_MAX_REASON].rstrip(".")) from error
 
 
-def read_kept(what: str, path: Path, templates: Mapping[str, Any]) -> dict[str, Any]:
+def read_kept(
+    what: str, path: Path, templates: Mapping[str, Any], run: str | None = None
+) -> dict[str, Any]:
     """As `read_state`, of a checked file that its user may remove; errors begin with `what`."""
     try:
         check_sealed(path)
-        return read_state(path, templates)
+        return read_state(path, templates, run)
     except ValueError as error:
         raise ValueError(f"{what} {path} cannot be read ({error}): remove the file.") from error
 

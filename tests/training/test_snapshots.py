@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import types
 from typing import Any, NamedTuple
 
@@ -15,8 +16,11 @@ from run_files import plain
 
 from retrax.basics import writing
 from retrax.environments.plain_data import pack
+from retrax.training.assembly import open_snapshots
+from retrax.training.config_file import write_config
 from retrax.training.learner import Snapshot
-from retrax.training.snapshots import SnapshotInterval, Snapshots, newest_snapshot
+from retrax.training.run_config import RunConfig
+from retrax.training.snapshots import BestParameters, SnapshotInterval, Snapshots, newest_snapshot
 from retrax.training.state_file import write_state
 
 
@@ -169,6 +173,32 @@ def test_another_shape_or_structure_is_refused(tmp_path, learner, reason):
     save(tmp_path, 7)
     with pytest.raises(ValueError, match=rf"7.npz is of another agent, .*{reason}"):
         Snapshots(tmp_path).read(7, learner=learner)
+
+
+def test_states_of_another_run_are_refused(tmp_path):
+    """Of the same agent; also in a worker's folder within the run directory."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    worker = other / "workers" / "0"
+    for directory in (one, other):
+        directory.mkdir()
+        for _ in range(2):  # a resumed run keeps its id
+            write_config(directory, RunConfig(agent="acer", environment="catch"))
+            save(directory, 7)
+        BestParameters(directory).offer((), mean_return=1.0, steps=7)
+        open_snapshots(directory)
+    worker.mkdir(parents=True)
+    save(worker, 7)
+    assert read(worker).counters["steps"] == BestParameters(other).read().steps == 7
+    for state in (file(other, 7), file(worker, 7), other / "best.npz"):
+        shutil.copy(one / "best.npz" if state.name == "best.npz" else file(one, 7), state)
+    refused = r"is of another agent, config or version \(it is of another run, whose id is \w+ in"
+    for function, directory in ((read, worker), (read, other), (open_snapshots, other)):
+        with pytest.raises(ValueError, match=refused):
+            function(directory)
+    with pytest.raises(ValueError, match=r"best.npz cannot be read \(it is of another run, whose"):
+        BestParameters(other).read()
+    (other / "config.json").write_text("{}")  # an earlier version's
+    assert read(other).counters["steps"] == 7
 
 
 @pytest.mark.parametrize("how", ["truncated", "longer", "empty", "another file"])
