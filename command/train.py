@@ -11,13 +11,7 @@ from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..training.assembly import MANY, spec_of
 from ..training.checks import checked_agent
-from ..training.config_file import (
-    PROGRAM,
-    new_seed_runs,
-    read_config,
-    seed_runs,
-    write_config,
-)
+from ..training.config_file import PROGRAM, new_seed_runs, read_config, seed_runs, write_config
 from ..training.directory_lock import DirectoryLock
 from ..training.run_config import RunConfig
 from .parsing import tell
@@ -67,6 +61,12 @@ def train_command(arguments: Sequence[str]) -> int:
             raise ValueError(
                 f"{directory} was started by retrax launch: continue it with retrax launch "
                 f"--resume {directory}"
+            )
+        is_many = given.seeds > 1 or (spec is None and len(seed_runs(directory)) > 1)
+        if is_many and run.on_device and run.logger is not None:
+            raise ValueError(
+                "--logger must be None for several seeds --on-device, which share a process, got "
+                f"{run.logger}."
             )
         if spec is None and seed_runs(directory):
             return _train_seeds(run, directory, jobs=given.jobs, plain=given.plain)

@@ -21,6 +21,7 @@ from .progress import Progress, ending
 from .run_config import RunConfig
 from .snapshots import BestParameters
 
+_FAILED = object()  # in place of what a logger's function returns
 _log = logging.getLogger("retrax")
 
 
@@ -30,8 +31,8 @@ class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
     A function takes the steps, and a dictionary from column to number. If it returns True or raises
     SystemExit, the run is stopped, with a snapshot. An object may have two methods besides:
     `begin(config, directory)`, called before the first row with the fields of config.json, nested
-    ones under names with dots; and `close()`, called at the end of the run. Of several errors the
-    first is logged.
+    ones under names with dots; and `close()`, called at the end of the run. One that does not begin
+    gets neither rows nor `close`. Of several errors the first is logged.
     """
 
     def __init__(
@@ -50,9 +51,12 @@ class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
         self._functions = [each for each in made if callable(each)]
 
     def __enter__(self) -> "MetricsLogger":
-        for each in self._functions:
-            if hasattr(each, "begin"):
-                self._call(each.begin, self._values, self._directory)
+        self._functions = [
+            each
+            for each in self._functions
+            if not hasattr(each, "begin")
+            or self._call(each.begin, self._values, self._directory) is not _FAILED
+        ]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -80,7 +84,7 @@ class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
                     "errors of loggers are not logged."
                 )
                 _log.warning("Its traceback:", exc_info=True)  # to the file alone
-        return None
+        return _FAILED
 
 
 class Recorder(contextlib.ExitStack):

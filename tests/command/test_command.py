@@ -187,6 +187,10 @@ def test_preset_and_options_give_the_fields(parsed, words, config):
         (f"{NOISY} --seeds 2 --agent.replay.capacity 3 --agent.replay.min-rows 3", "capacity"),
         (f"{NOISY} --seeds 2 --logger nothing:NAME", "module 'nothing' cannot be imported"),
         (
+            f"train noisy_agent:NOISY {DEVICE} catch --seeds 2 --logger json:dumps",
+            "--logger must be None for several seeds --on-device",
+        ),
+        (
             f"train noisy_agent:NOISY {DEVICE} Acrobot-v1",
             "Acrobot-v1 is not an environment",
         ),

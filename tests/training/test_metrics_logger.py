@@ -30,11 +30,15 @@ class Tracker:
 
 
 class Broken(Tracker):
-    def begin(self, config, directory):
+    def __call__(self, steps, metrics):
         raise RuntimeError("no network\nat all")
 
-    def __call__(self, steps, metrics):
-        raise KeyError("loss")
+
+class Late(Tracker):
+    """Has not begun: a run that its user had opened is neither filled nor closed by it."""
+
+    def begin(self, config, directory):
+        raise RuntimeError("no network\nat all")
 
 
 @pytest.fixture
@@ -73,13 +77,16 @@ def test_a_row_is_its_own(tmp_path):
     assert row == {"loss": 0.5}
 
 
-def test_errors_end_nothing_and_the_first_is_logged(module, tmp_path, caplog):
-    module.Broken, rows = Broken, []
-    logger, stop = make(tmp_path, "Broken", lambda steps, metrics: rows.append(steps))
+@pytest.mark.parametrize("kind", [Broken, Late])
+def test_errors_end_nothing_and_the_first_is_logged(module, tmp_path, caplog, kind):
+    module.Logger, rows = kind, []
+    logger, stop = make(tmp_path, "Logger", lambda steps, metrics: rows.append(steps))
     with logger:
         logger.write(3, {})
         logger.write(6, {})
-    assert (rows, module.made[0].calls, stop.is_set()) == ([3, 6], ["close"], False)
+    (made,) = module.made
+    calls = [("acer", 0, tmp_path), "close"] if kind is Broken else []
+    assert (rows, made.calls, stop.is_set()) == ([3, 6], calls, False)
     sentence, trace = caplog.records
     assert sentence.getMessage().startswith(
         "A logger of metrics failed (RuntimeError: no network). The run continues;"
