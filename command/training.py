@@ -292,7 +292,7 @@ def _run(
                         evaluate(at)
                         if stop.is_set():
                             break
-                        if at >= recorder.next_row and not recorder.has_extra:
+                        if at >= recorder.next_row and not recorder.extra:
                             write_row()
                         if stop.is_set() or at >= steps:  # a logger may have asked for it
                             break

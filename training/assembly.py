@@ -148,13 +148,7 @@ def pack_running(loop: Any, outputs: list[Any]) -> bytes:
 
 
 def make_environments(config: RunConfig, resumed_at: int | None = None) -> list[VectorEnvironment]:
-    """The environments of each actor, before their first episodes.
-
-    Those that a snapshot of `resumed_at` steps begins are others than those of a new run.
-
-    Raises:
-      ValueError: they cannot be made, or there are too many for the memory or the replay.
-    """
+    """The environments of each actor, before their first episodes; after a resume, others."""
     if config.num_envs > MANY:
         spec = spec_of(config)
         checked_agent(config.resolve(spec), spec)
@@ -202,10 +196,6 @@ def make_loop(
 
     It acts in `environments`, made for `start`, or learns from the episodes `data`. Episodes that
     do not continue begin here: an environment may refuse before a file is written.
-
-    Raises:
-      ValueError: the replay is too small for one sequence or larger than the memory; an episode is
-        refused; or the run learned from data, and none are given.
     """
     if data is not None:
         from .logged import LoggedLoop  # only here, as workers below: most runs need neither

@@ -32,10 +32,8 @@ class _NotTraceableError(ValueError):
 def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
     """The agent of a resolved run, once its config has been found to be possible.
 
-    Raises:
-      ValueError: the agent does not fit the environment or the contract, a number is too large, the
-        replay is too small, memory would not suffice, or there is no such logger. Nothing has been
-        allocated then.
+    It fits the environment and the contract, as sizes do the memory and each other; a ValueError
+    comes before anything is allocated.
     """
     config.find_logger()
     integers = list(_integers(config.agent_config, "agent_config"))

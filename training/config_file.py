@@ -90,11 +90,11 @@ def write_config(directory: Path, config: RunConfig) -> None:
 
 def run_id(directory: Path) -> str | None:
     """The id of the run whose directory this is, or has this; None of runs that have none."""
-    for folder in (directory, *directory.parents[:2]):  # workers have folders of their own
-        if (path := folder / "config.json").is_file():
-            with contextlib.suppress(ValueError, AttributeError):
-                return json.loads(path.read_text(encoding="utf-8")).get("id")
-            break
+    folders = (directory, *directory.parents[:2])  # a worker has one within the run's
+    path = next((x / "config.json" for x in folders if (x / "config.json").is_file()), None)
+    with contextlib.suppress(ValueError, AttributeError):
+        if path is not None:
+            return json.loads(path.read_text(encoding="utf-8")).get("id")
     return None
 
 

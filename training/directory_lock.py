@@ -15,12 +15,11 @@ class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
 
     The operating system frees it when the process ends, however it ends, even if processes that it
     started live on: programs that it executes do not inherit the file, and its forks close theirs.
-    The file `lock` has the id of the process. It is removed with the lock; one that a killed
-    process left does no harm. Reading a run needs no lock.
+    The file `lock` has the id of the process, and is removed with the lock; one that a killed
+    process left does no harm.
     """
 
-    # flock rather than lockf: a lock of lockf does not keep out other threads, and is lost as soon
-    # as any part of the process closes the file.
+    # flock: a lock of lockf does not keep out threads, and is lost when any file of it is closed.
 
     def __init__(self, directory: Path):
         """Takes the lock at once if the directory exists; if not, `acquire` makes it later."""
@@ -31,11 +30,7 @@ class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
             self.acquire()
 
     def acquire(self) -> None:
-        """Makes the directory if there is none, and takes the lock; nothing if it is held already.
-
-        Raises:
-          ValueError: another process holds it, or the directory cannot be written to.
-        """
+        """Makes the directory if there is none, and takes the lock, or raises a ValueError."""
         if self._file is not None:
             return
         try:

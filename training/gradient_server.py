@@ -85,12 +85,9 @@ class GradientServer:
     """Applies gradients in the order of arrival, each in one jitted call.
 
     `apply` and `get` may be called by any thread, and by other processes: a call that is repeated
-    because its answer was lost changes nothing.
-
-    Attributes:
-      state: the learner state. Its buffers are donated to the next `apply`: copy it.
-      updates: the version, including gradients before a resumed snapshot; `restored` at the start.
-      metrics: always empty: the workers have them.
+    because its answer was lost changes nothing. The buffers of `state` are donated to the next
+    `apply`: copy it. `updates` is the version, and `restored` the one at the start. `metrics` are
+    always empty: the workers have them.
     """
 
     def __init__(
@@ -233,10 +230,9 @@ class RemoteUpdates(Updates):
     ):
         """Updates of worker number `worker`; packings and calls are those of its `GradientServer`.
 
-        Where `fetches_first`, a fetch precedes the gradient (Reactor, 3.5), which is then of the
-        newest parameters; if not, it follows the gradient, and the worker acts with what its next
-        gradient is computed of (ACER, Algorithm 2). `lost` is called with the version of the copy
-        when the server has restarted with an older one.
+        Where `fetches_first`, a fetch precedes the gradient (Reactor, 3.5); if not, it follows, and
+        the worker acts with what its next gradient is computed of (ACER, Algorithm 2). `lost` is
+        called with the version of the copy when the server has restarted with an older one.
         """
         super().__init__(agent)
         self._agent, self._packing, self._states = agent, gradients, states

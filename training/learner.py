@@ -113,7 +113,6 @@ class Learner:
     Attributes:
       state: the agent's learner state. Its buffers are donated to the next update: copy it.
       updates: updates made, those before a resumed snapshot included.
-      metrics: means over updates since the last flush.
       idle_seconds: time spent waiting for an update to be due.
     """
 

@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 class Tally:
     """What every loop counts, and its means of metrics between two rows.
 
-    Attributes:
-      counters: steps and updates so far.
-      until: steps at which `advance` has to return, of a loop that takes several time steps.
-      replays: all those of the run.
-      metric_names: of updates and replays.
-      seconds: spent acting and learning.
+    `advance` of a loop that takes several time steps returns at `until` steps; `seconds` are those
+    of acting and learning.
     """
 
     def __init__(

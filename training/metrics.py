@@ -11,7 +11,6 @@ from typing import Any
 import dm_env
 import numpy as np
 
-from ..agents.entry import AgentEntry
 from ..datatypes import TimeStep
 
 _RATE_SECONDS = 5.0  # rates are means over this long
@@ -152,11 +151,6 @@ class EqualReturns:
             "has told yet which actions are better. Agent57 seeks what is new, D4PG's noise moves "
             "what has inertia, ACER and Reactor meet rare rewards by chance (docs/environments.md)."
         )
-
-
-def episode_columns(entry: AgentEntry) -> list[str]:
-    """Names of an agent's episode metrics, as columns: `episode_NAME`."""
-    return [f"episode_{name}" for name in entry.episode_metrics]
 
 
 def next_multiple(value: int, of: int) -> int:

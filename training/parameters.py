@@ -67,12 +67,10 @@ class ParameterServer:
 
 
 class ParameterClient:
-    """An actor's side, which fetches asynchronously.
+    """An actor's side, which fetches asynchronously, and continues with old parameters meanwhile.
 
-    Attributes:
-      params: the newest parameters that have arrived, of `version`; None before the first.
-      staleness: versions by which the parameters were old when they were last replaced.
-      failures: calls that failed since the last success. The actor continues meanwhile.
+    `params` are the newest that have arrived, None before the first; `staleness` is the number of
+    versions by which they were old when they were last replaced.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from ..agents.base import ActorState, Params
 from ..basics.sentences import reason
 from .config_file import values_of
 from .log import FILE_ONLY
-from .metrics import Counters, EqualReturns, episode_columns, next_multiple
+from .metrics import Counters, EqualReturns, next_multiple
 from .metrics_writer import MetricsTable, flat
 from .progress import Progress, ending
 from .run_config import RunConfig
@@ -97,6 +97,7 @@ class Recorder(contextlib.ExitStack):
     Attributes:
       next_row: steps at which a row is due.
       evaluation: means of the newest evaluation, until a row has them.
+      extra: of one that only the last row has, which a run that continues drops.
       last_return: mean return of the newest row in which an episode ended, NaN before.
     """
 
@@ -125,11 +126,11 @@ class Recorder(contextlib.ExitStack):
         self._advise = config.entry.advice
         self._equal = EqualReturns(config.schedule[0], start=start.steps)
         self.evaluation: dict[str, float] = {}
-        self._extra: dict[str, float] = {}
+        self.extra: dict[str, float] = {}
         self.last_return, self.best = math.nan, BestParameters(directory)
         flushed_at = start.steps if resumed_at is None else resumed_at
         self.next_row = next_multiple(flushed_at, config.schedule[1])
-        columns = [*episode_columns(config.entry), *names]
+        columns = [*(f"episode_{name}" for name in config.entry.episode_metrics), *names]
         self._table = MetricsTable(directory, columns, resumed_at=resumed_at)
         self.callback(self._table.close)
         self._logger = MetricsLogger(config, directory, on_metrics, stop=stop)
@@ -144,11 +145,6 @@ class Recorder(contextlib.ExitStack):
     def seconds(self) -> float:
         """Wall-clock time of the run, earlier parts included."""
         return time.perf_counter() - self._started
-
-    @property
-    def has_extra(self) -> bool:
-        """Whether an extra evaluation awaits the last row, which a run that continues drops."""
-        return bool(self._extra)
 
     def advanced(self, counters: Counters, looped: float) -> None:
         """Steps were taken and updates made, which have taken `looped` seconds since the start."""
@@ -170,7 +166,7 @@ class Recorder(contextlib.ExitStack):
 
         One that `is_extra`, since the run ends before the next is due, is in the last row only.
         """
-        (self._extra if is_extra else self.evaluation).update(means)
+        (self.extra if is_extra else self.evaluation).update(means)
         found = means["evaluation_return"]
         is_best = self.best.offer(params, mean_return=found, steps=steps, actors=actors)
         _log.info(
@@ -187,7 +183,7 @@ class Recorder(contextlib.ExitStack):
     ) -> None:
         """Writes a row: `means`, `returns` and the rates of `clock` are since the row before."""
         clock = {**clock, "seconds": self.seconds}
-        row = self._table.write(counters, {**means, **self.evaluation, **self._extra}, clock)
+        row = self._table.write(counters, {**means, **self.evaluation, **self.extra}, clock)
         self._logger.write(counters.steps, row)
         self.evaluation = {}
         self.last_return = means.get("episode_return", self.last_return)

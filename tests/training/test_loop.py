@@ -260,14 +260,6 @@ def test_each_priority_goes_to_its_own_sequence(updates_per_call):
     assert len(set(priorities)) > 30
 
 
-def test_the_update_that_diverged_is_named_within_a_call():
-    priorities = np.ones(6, np.float32)
-    check_finite(Update(priorities, {}), 12, 3)
-    priorities[3] = np.nan
-    with pytest.raises(FloatingPointError, match="Update 14 gave priorities that are not finite"):
-        check_finite(Update(priorities, {}), 12, 3)
-
-
 def test_counters_by_hand():
     """Catch: 9 actions, then a step that begins the next episode and is no transition."""
     loop, store = make_loop()
@@ -304,6 +296,11 @@ def test_a_diverged_learner_is_named(priority):
     advance(loop, 5)
     with pytest.raises(FloatingPointError, match=r"Update 1 gave priorities that are not finite"):
         loop.advance()
+    priorities = np.ones(6, np.float32)  # of three updates in a call
+    check_finite(Update(priorities, {}), 12, 3)
+    priorities[3] = priority
+    with pytest.raises(FloatingPointError, match="Update 14 gave priorities that are not finite"):
+        check_finite(Update(priorities, {}), 12, 3)
 
 
 def test_restore_continues_from_the_counters():

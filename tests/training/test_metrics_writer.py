@@ -115,13 +115,6 @@ def test_commas_and_quotes_in_names_are_those_of_csv(tmp_path):
     assert [metrics[name].tolist() for name in names] == [[index] * 3 for index in range(5)]
 
 
-def test_does_not_overwrite(tmp_path):
-    write(tmp_path, [make_row(1)])
-    with pytest.raises(ValueError, match="exists already: resume its run"):
-        MetricsTable(tmp_path, ["loss"], resumed_at=None)
-    assert read_csv(tmp_path).endswith("\n1,0.5,1.0\n")
-
-
 def test_resumed_is_the_same_as_never_interrupted(tmp_path):
     rows = [make_row(10 * i, loss=0.3 * i) for i in range(6)]
     write(tmp_path / "whole", rows)
@@ -141,11 +134,17 @@ def test_resumes_again_and_again(tmp_path):
     assert read_tensorboard(tmp_path)[0]["loss"] == [(0, 0.5), (1, 5.0)]
 
 
-def test_resume_rejects_other_columns(tmp_path):
+@pytest.mark.parametrize(
+    ("names", "resumed_at", "sentence"),
+    [
+        (["loss"], None, "exists already: resume its run, or use another directory"),
+        ([], 0, r"has the columns steps,.*,loss,.*, but this run writes steps,.*: remove it to"),
+    ],
+)
+def test_does_not_overwrite(tmp_path, names, resumed_at, sentence):
     write(tmp_path, [make_row(1)])
-    match = r"has the columns steps,.*,loss,.*, but this run writes steps,.*: remove it to"
-    with pytest.raises(ValueError, match=match):
-        MetricsTable(tmp_path, [], resumed_at=0)
+    with pytest.raises(ValueError, match=sentence):
+        MetricsTable(tmp_path, names, resumed_at=resumed_at)
     assert read_csv(tmp_path).endswith("\n1,0.5,1.0\n")
 
 

@@ -136,27 +136,6 @@ def test_waiting_for_the_first_parameters_ends(threaded):
 
 
 @pytest.mark.parametrize(
-    "params",
-    [
-        (),
-        np.float32(1.5),
-        {"a/b": {"w": np.ones((2, 3), np.float32), "b": np.zeros(0, np.float32)}},
-        [np.array([1, 2], np.int8), (np.array(True), np.arange(3, dtype=np.uint32))],
-    ],
-)
-def test_any_tree_of_arrays_is_packed(params):
-    server = ParameterServer(packing_like(params), max_wait=0.0)
-    server.publish(0, jax.device_put(params), 0.25)
-    client = ParameterClient(server.get, server.packing, update_period=1, threaded=False)
-    client.wait()
-    assert client.new_priority == 0.25
-    found, expected = client.params, jax.device_put(params)
-    assert jax.tree.structure(found) == jax.tree.structure(params)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    assert jax.tree.map(lambda x: x.dtype, found) == jax.tree.map(lambda x: x.dtype, expected)
-
-
-@pytest.mark.parametrize(
     "other",
     [{"w": np.zeros(4, np.float32)}, {"w": np.zeros(3, np.int32)}, {"v": PARAMS["w"]}],
 )

@@ -128,16 +128,15 @@ MISSING = object()
     [
         ({"agent": "acer9"}, "unknown agent 'acer9'"),
         ({"agent": "no_module:X"}, "module 'no_module' cannot be imported"),
-        ({"agent_config": {"foo": 1}}, r"agent_config\.foo is unknown"),
-        ({"agent_config.replay": {"foo": 1}}, r"agent_config\.replay\.foo is unknown"),
-        ({"agent_config.replay": 2}, r"agent_config\.replay must be an object with fields"),
+        ({"agent_config": {"foo": 1}}, "agent_config.foo is unknown"),
+        ({"agent_config.replay": {"foo": 1}}, "agent_config.replay.foo is unknown"),
+        ({"agent_config.replay": 2}, "agent_config.replay must be an object with fields"),
         ({"agent_config": 3}, "agent_config must be an object with fields"),
-        ({"agent_config.learning_rate": "x"}, r"Config\.learning_rate must be a number"),
+        ({"agent_config.learning_rate": "x"}, "Config.learning_rate must be a number"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 9}, "its version must be 1, got 9"),
-        ({"version": "1"}, "its version must be 1, got '1'"),
-        ({"version": MISSING}, r"retrax: its version must be 1, got None\.$"),
+        *(({"version": x}, f"its version must be 1, got {x!r}.") for x in (9, "1")),
+        ({"version": MISSING}, "retrax: its version must be 1, got None."),
         (
             {
                 "seed": MISSING,
@@ -145,15 +144,12 @@ MISSING = object()
                 "agent_config.replay.selector": MISSING,
                 "agent_config.replay.size": 3,
             },
-            r"retrax: seed is missing; agent_config\.learning_rate is missing; "
-            r"agent_config\.replay\.selector is missing; agent_config\.replay\.size is unknown\.$",
+            "retrax: seed is missing; agent_config.learning_rate is missing; "
+            "agent_config.replay.selector is missing; agent_config.replay.size is unknown.",
         ),
         *(
-            ({name: MISSING}, rf"retrax: {re.escape(name)} is missing\.$")
-            for name in (
-                *("agent", "num_actors", "agent_config"),
-                *("workers.decoupled", "agent_config.frame_stack"),
-            )
+            ({name: MISSING}, f"retrax: {name} is missing.")
+            for name in ["agent", "num_actors", "agent_config", "workers.decoupled"]
         ),
     ],
 )
@@ -169,7 +165,7 @@ def test_config_of_another_version(tmp_path, changes, reason):
         else:
             fields[last] = value
     path.write_text(json.dumps(values))
-    with pytest.raises(ValueError, match=reason) as error:
+    with pytest.raises(ValueError, match=re.escape(reason)) as error:
         configs.read_config(tmp_path)
     assert str(path) in str(error.value)
 
