@@ -48,9 +48,9 @@ def benchmark(
     num_envs: Annotated[int | None, Range(1)] = None,
     plain: bool = False,
 ) -> int:
-    """Train and evaluate an agent on the tasks of a suite, as far as that has not been done.
+    """Train and evaluate an agent on the tasks of a suite; skip what has been done.
 
-    Ctrl-C leaves snapshots; the same command goes on. Several agents may share a directory, which
+    Ctrl-C saves snapshots; the same command continues. Several agents may share a directory, which
     `retrax report` shows.
 
     Args:
@@ -58,9 +58,9 @@ def benchmark(
       agent: a registered agent, or module:NAME of your own.
       tasks: tasks of the suite; by default all in which the agent can act. `catch` is all ids of
         bsuite's experiment, `catch-3` one of them.
-      seeds: runs of each task, with seeds from 0 on.
-      jobs: runs at a time.
-      directory: where runs and tables are kept; by default runs/benchmark-SUITE.
+      seeds: number of runs of each task, with seeds from 0 on.
+      jobs: number of runs at a time.
+      directory: directory of runs and tables; by default runs/benchmark-SUITE.
       preset: the preset for all tasks; by default the agent's for each.
       steps: steps of each run; by default those of the task.
       episodes: episodes of each evaluation; by default those of the task.
@@ -112,7 +112,7 @@ def benchmark(
         if suite == BSUITE:
             write_bsuite(directory, every)
     if is_stopped:
-        tell("Stopped by you. The same command goes on.")
+        tell("Stopped by you. The same command continues.")
     print(
         f"{end.complete} of {len(end.states)} runs are complete: {directory / SCORES}, "
         f"{directory / CURVES}. Next: retrax report {directory}"

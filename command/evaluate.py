@@ -28,8 +28,8 @@ class _Output:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Arms:
     arms: bool = False
-    """Instead, evaluate each policy of an agent that has a family of them (Agent57), and draw
-    return (with its 95 % interval), intrinsic return and length over the numbers of the arms, in
+    """Instead, evaluate each arm of an agent with a family of policies (Agent57). Draw the return
+    (with its 95 % interval), the intrinsic return and the length against the arm's number, in
     arms.png."""
 
     episodes: Annotated[int, Range(1)] = 20

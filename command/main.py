@@ -17,15 +17,15 @@ usage: retrax COMMAND [...]
 
   train AGENT --environment ID    train an agent; --help lists every field of its config
   train --resume RUN              continue a run from its newest snapshot
-  launch AGENT --num-actors N     the same as a program of many processes, by Ray or Launchpad
+  launch AGENT --num-actors N     the same in many processes, with Ray or Launchpad
   evaluate RUN                    mean return of the trained policy, with its interval; video
   evaluate-suite RUN...           mean returns of runs on many Atari games, as a CSV for atari57
-  record-states RUN               emulator states of a run's play, in which episodes can begin
+  record-states RUN               emulator states from a run's play, as starts of episodes
   plot RUN...                     learning curves as PNG
   export RUN --output DIR         the trained agent as plain files that act without retrax
   benchmark SUITE AGENT           train and evaluate on a suite of tasks, with several seeds
   report DIR                      an HTML page of a benchmark, beside published scores
-  atari57 [--scores FILE.csv]     published scores on 57 games, and yours: median, rank, Elo; chart
+  atari57 [--scores FILE.csv]     published and your scores on 57 games: median, rank, Elo; chart
   doctor                          what is installed, what is missing, how to install it
 
 `retrax COMMAND --help` lists its options. For a first run: retrax train reactor --environment catch

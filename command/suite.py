@@ -39,15 +39,15 @@ def evaluate_suite(
     """Evaluate runs of Atari games and write a CSV file of scores for `retrax atari57 --scores`.
 
     Args:
-      runs: run directories, each of one of the 57 games; those of one game must differ in the seed.
+      runs: run directories of the 57 games; runs of the same game must differ in the seed.
       output: the CSV file to write; it must not exist. Each score is written as soon as it is
         known.
       games: the games to evaluate, as slugs (ms-pacman) or ids; default: the games of all runs.
       algorithm: name of the algorithm in the file; default: `own-` and the agent's name.
       episodes: episodes for each run.
       seed: seed of the evaluation's environments.
-      starts: how episodes begin: `noop`, or `states FOLDER` with a file `GAME.npz` (ms-pacman.npz)
-        of record-states for each game.
+      starts: how episodes begin: `noop`, or `states FOLDER`, which has a file `GAME.npz` written by
+        record-states for each game (ms-pacman.npz).
     """
     if output.exists():
         raise ValueError(f"--output {output} exists already: choose another.")

@@ -21,14 +21,14 @@ from .training import RunFailedError, train_together
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainArguments(RunArguments[AgentConfig]):
-    """Train an agent in one process, or continue a run. Ctrl-C leaves a snapshot too."""
+    """Train an agent in one process, or continue a run. Ctrl-C also saves a snapshot."""
 
     seeds: Annotated[int, Range(1)] = 1
     """Number of runs, with the seeds from --seed on, each in its own directory and process. With
     --on-device they are computed together."""
 
     jobs: Annotated[int, Range(1)] = 1
-    """Number of runs at a time, with --seeds."""
+    """Number of runs at a time, if there are several seeds."""
 
     @property
     def hidden(self) -> set[str]:

@@ -108,17 +108,17 @@ def evaluate(
     arm: int | None = None,
     video: Path | str | None = None,
 ) -> Scores:
-    """Evaluates a snapshot of a run: its greedy policy, in environments of its own.
+    """Evaluates the greedy policy of a run's snapshot, in separate environments.
 
     Args:
       run: the run directory.
-      snapshot: `newest`, a number of steps, or `best` of those that --evaluate-every or a program's
-        evaluator evaluated.
+      snapshot: `newest`, a number of steps, or `best`, the best one that --evaluate-every or a
+        program's evaluator evaluated.
       episodes: episodes to run.
       seed: seed of the evaluation's environments.
       starts: how episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or
-        `states FILE`, the emulator states that record-states wrote, in turn.
-      arm: follow this arm of an agent that has a family of policies, from 0; Agent57's arm 0 has no
+        `states FILE`, the emulator states written by record-states, in turn.
+      arm: follow this arm (from 0) of an agent with a family of policies; Agent57's arm 0 has no
         intrinsic reward. Without it, the agent chooses.
       video: write the episodes to this file, .mp4 or .gif.
 

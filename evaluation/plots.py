@@ -71,21 +71,21 @@ def plot_learning_curves(
     metric: str = "episode_return",
     window: Annotated[int, Range(1)] = 1,
 ) -> "Figure":
-    """Draws learning curves: runs that differ in the seed alone share a colour.
+    """Draws learning curves. Runs that differ only in the seed share a colour.
 
-    Three of them or more have a band, the 95 % interval of their mean.
+    Three or more of them have a band, the 95 % interval of their mean.
 
     Args:
       runs: run directories, or directories of several seeds.
-      output: the PNG file to write; its directory is made if it does not exist. None writes none
-        (the command: curves.png).
+      output: the PNG file to write; its directory is made if it does not exist. None writes no
+        file (the command writes curves.png).
       metric: a column of metrics.csv.
-      window: moving average over so many rows, up to and including each; the picture says so.
+      window: rows in the moving average that ends at each row; the picture says so.
 
     Returns:
-      The figure, which a notebook shows: a panel for each environment, a thin line for each run, a
-      bold one for the mean over the range that all runs of a colour cover, whose lengths may
-      differ. The band is by Student's t-distribution, at each point by itself.
+      The figure, which a notebook shows. It has a panel for each environment, a thin line for each
+      run, and a bold line for the mean, over the range that all runs of a colour cover. The band
+      is computed from Student's t-distribution at each point separately.
 
     Raises:
       ValueError: there are no runs, one is not a run directory or has no values, `metric` is not

@@ -240,7 +240,7 @@ def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, here, retrax, monkeypatch):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
-    assert (process.returncode, "The same command goes on." in err) == (0, True), err
+    assert (process.returncode, "The same command continues." in err) == (0, True), err
     assert "0 of 1 runs are complete" in out
     status, out, _ = retrax("benchmark", "classic", AGENT, *options)
     assert (status, "1 of 1 runs are complete" in out) == (0, True)
