@@ -141,7 +141,7 @@ def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
     """Refuses a directory of another suite or of other runs."""
     path = directory / _SUITE
     if path.is_file() and (found := read_json(path, "suite")) != suite.name:
-        raise ValueError(f"{directory} is of the suite {found}: choose another --directory.")
+        raise ValueError(f"{directory} has runs of the suite {found}: choose another --directory.")
     for cell in cells:
         if not (cell.directory / "config.json").is_file():
             continue

@@ -238,7 +238,7 @@ def _check_autoreset(vector: Any) -> None:
         if vector.is_async:
             raise ValueError(
                 f"a pool must have a batch_size of all its {vector.config['num_envs']} "
-                f"environments, got {vector.config['batch_size']}: others step without each other."
+                f"environments, got {vector.config['batch_size']}: smaller ones are asynchronous."
             )
         return
     mode = (vector.metadata or {}).get("autoreset_mode")

@@ -58,7 +58,7 @@ class MujocoState:
             or any(model[name].shape != array.shape for name, array in state["model"].items())
             or any(unchanged.get(name) != found for name, found in state["unchanged"].items())
         ):
-            raise ValueError("the model of the physics is another one")
+            raise ValueError("the physics model is a different one")
         for name, array in state["model"].items():
             model[name][:] = array
         self._write(state)

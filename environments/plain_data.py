@@ -81,7 +81,7 @@ def unpack(data: bytes) -> Any:
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if not _is_allowed(module, name):
-            raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
+            raise pickle.UnpicklingError(f"{module}.{name} is not plain data")
         return super().find_class(module, name)
 
 

@@ -58,7 +58,7 @@ def load_states(path: Path) -> StartStates:
                 raise ValueError("other contents")
             game, lengths, states = str(file["game"]), file["lengths"], file["states"].tobytes()
     except Exception as error:  # zipfile, zlib and NumPy have many for damaged files
-        raise ValueError(f"{path} is damaged, or no file of start states ({error}).") from None
+        raise ValueError(f"{path} is damaged, or not a file of start states ({error}).") from None
     ends = np.cumsum(lengths)
     if len(lengths) == 0 or (lengths <= 0).any() or ends[-1] != len(states):
         raise ValueError(f"{path} is damaged: the lengths of its states do not match its contents.")

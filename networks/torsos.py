@@ -157,7 +157,7 @@ def check_observation(
             raise ValueError(
                 f"No network for {given}: a side of {side} pixels is too small for convolutions of "
                 f"(channels, kernel, stride) {tuple(convolutions or ())}: give others as "
-                "convolutions, or None for a choice by the size."
+                "convolutions, or None to choose by image size."
             )
 
 

@@ -49,7 +49,7 @@ class WorkerOptions:
         for field in dataclasses.fields(self):
             if not self.num_workers and getattr(self, field.name) != field.default:
                 raise ValueError(
-                    f"WorkerOptions.{field.name} is of workers: give num_workers, got 0."
+                    f"WorkerOptions.{field.name} needs workers: give num_workers, got 0."
                 )
 
 

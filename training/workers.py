@@ -248,7 +248,7 @@ class LearningThread:
 def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
     """The loop of a run whose workers take turns in this process; arguments: see `make_loop`."""
     if config.workers.decoupled:
-        raise ValueError("WorkerOptions.decoupled must be False in one process: it takes threads.")
+        raise ValueError("WorkerOptions.decoupled must be False in one process: it needs threads.")
     factory = WorkerFactory(config, agent, environments[0].spec)
     server, metrics = factory.server(), MetricsAccumulator()
     made = [

@@ -92,7 +92,7 @@ def test_a_directory_of_other_runs_is_refused(retrax, done):
     status, _, err = retrax(*arguments, "--steps", "300")
     assert (status, "was run with steps 240, not 300: choose another" in err) == (2, True)
     status, _, err = retrax("benchmark", "atari5", "acer", "--tasks", "qbert", "--directory", done)
-    assert (status, f"{done} is of the suite classic: choose another" in err) == (2, True)
+    assert (status, f"{done} has runs of the suite classic: choose another" in err) == (2, True)
     status, _, err = retrax("report", done / "runs")
     assert (status, "has no results of retrax benchmark" in err) == (2, True)
 

@@ -41,9 +41,9 @@ def test_other_files_are_refused(tmp_path):
     path = tmp_path / "pong.npz"
     assert_refused(path, "is not a file of start states: retrax record-states makes one")
     path.write_bytes(b"PK, or not")
-    assert_refused(path, "is damaged, or no file of start states")
+    assert_refused(path, "is damaged, or not a file of start states")
     np.savez(path, game="pong")
-    assert_refused(path, r"no file of start states \(other contents\)")
+    assert_refused(path, r"not a file of start states \(other contents\)")
     save_states(path, STARTS)
     path.write_bytes(path.read_bytes()[:-30])
     assert_refused(path, "is damaged")

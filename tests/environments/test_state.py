@@ -26,7 +26,7 @@ def test_a_state_of_other_physics_is_refused():
     state = unpack(pack(walker.state()))
     with pytest.raises(ValueError, match="class Hopper instead of PlanarWalker"):
         hopper.restore(state)
-    with pytest.raises(ValueError, match="model of the physics is another one"):
+    with pytest.raises(ValueError, match="physics model is a different one"):
         hopper._simulations[0].restore(state["environments"][0][-1])
 
 
@@ -313,5 +313,5 @@ def test_damaged_states_are_refused(cut):
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("thing", [print, functools.partial(print, 1), Hidden(), {"a": object()}])
 def test_a_pickle_that_names_anything_else_is_not_executed(thing, protocol):
-    with pytest.raises(ValueError, match=r"the state is damaged \(.* is no plain data\)"):
+    with pytest.raises(ValueError, match=r"the state is damaged \(.* is not plain data\)"):
         unpack(pickle.dumps(thing, protocol))
