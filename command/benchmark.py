@@ -22,8 +22,7 @@ from ..evaluation.comparison import normalised
 from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
 from ..training.assembly import Start, spec_of
 from ..training.checks import checked_agent
-from ..training.config_file import read_config
-from ..training.directory_lock import DirectoryLock
+from ..training.config_file import DirectoryLock, read_config
 from ..training.run_config import RunConfig
 from ..training.snapshots import Snapshots
 from .grid import EVALUATION, Cell, run_shown

@@ -11,9 +11,14 @@ from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..training.assembly import MANY, spec_of
 from ..training.checks import checked_agent
-from ..training.config_file import PROGRAM, new_seed_runs, read_config, seed_runs, write_config
-from ..training.directory_lock import DirectoryLock
-from ..training.run_config import RunConfig
+from ..training.config_file import (
+    DirectoryLock,
+    new_seed_runs,
+    read_config,
+    seed_runs,
+    write_config,
+)
+from ..training.run_config import PROGRAM, RunConfig
 from .parsing import tell
 from .run_arguments import AgentConfig, RunArguments, parse_run
 from .training import RunFailedError, train_together
@@ -65,8 +70,7 @@ def train_command(arguments: Sequence[str]) -> int:
         is_many = given.seeds > 1 or (spec is None and len(seed_runs(directory)) > 1)
         if is_many and run.on_device and run.logger is not None:
             raise ValueError(
-                "--logger must be None for several seeds --on-device, which share a process, got "
-                f"{run.logger}."
+                f"--logger must be None for several seeds --on-device, got {run.logger}."
             )
         if spec is None and seed_runs(directory):
             return _train_seeds(run, directory, jobs=given.jobs, plain=given.plain)

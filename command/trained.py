@@ -19,9 +19,8 @@ from ..environments.failures import closing_quietly
 from ..evaluation import VideoWriter
 from ..evaluation.episodes import begin_states
 from ..evaluation.evaluations import MAX_ENVS, Evaluation, Scores, evaluation_environments
-from ..training.config_file import PROGRAM, read_config
-from ..training.run_config import RunConfig
-from ..training.seeds import Purpose, derive_seed
+from ..training.config_file import read_config
+from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed
 from ..training.snapshots import BestParameters, Snapshots, actor_files, read_actor
 
 

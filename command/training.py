@@ -17,12 +17,10 @@ from ..environments.failures import close_quietly
 from ..evaluation.evaluations import PeriodicEvaluation
 from ..training.assembly import Start, environments_at, given_environments, make_loop, pack_running
 from ..training.checks import checked_agent
-from ..training.config_file import check_new_directory, new_directory, write_config
-from ..training.directory_lock import DirectoryLock
+from ..training.config_file import DirectoryLock, check_new_directory, new_directory, write_config
 from ..training.log import close_log, setup_log
 from ..training.loop import Loop
-from ..training.progress import Progress, describe
-from ..training.recorder import Recorder
+from ..training.recorder import Progress, Recorder, describe
 from ..training.run_config import RunConfig
 from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.stop import EitherStop, stop_on_signals

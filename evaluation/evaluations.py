@@ -14,8 +14,7 @@ from ..environments.failures import closing_quietly
 from ..environments.start_states import StartStates, load_states
 from ..replay.interface import Stopped
 from ..training.metrics import next_multiple
-from ..training.run_config import RunConfig
-from ..training.seeds import Purpose, derive_seed
+from ..training.run_config import Purpose, RunConfig, derive_seed
 from ..training.stop import StopEvent
 from .episodes import batched, begin_states, run_episodes
 from .statistics import interval_of_episodes

@@ -11,7 +11,7 @@ from ..environments.failures import close_quietly
 from ..evaluation.evaluations import Evaluation, evaluation_environments
 from ..replay.interface import Stopped
 from ..training.parameters import ParameterClient, packing_of
-from ..training.seeds import Purpose
+from ..training.run_config import Purpose
 from ..training.snapshots import BestParameters
 from .config import ProgramConfig
 from .kinds import publisher_of

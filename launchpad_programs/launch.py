@@ -17,9 +17,8 @@ from ..datatypes import EnvironmentSpec
 from ..replay.selectors import has_tables
 from ..training.assembly import open_snapshots, spec_of
 from ..training.checks import check_devices, checked_agent
-from ..training.config_file import PROGRAM, check_new_directory, new_directory, read_config
-from ..training.directory_lock import DirectoryLock
-from ..training.run_config import RunConfig
+from ..training.config_file import DirectoryLock, check_new_directory, new_directory, read_config
+from ..training.run_config import PROGRAM, RunConfig
 from ..training.snapshots import check_states, newest_snapshot
 from .config import ProgramConfig, read_options, write_program
 from .engines import isolation

@@ -19,8 +19,7 @@ from .checks import checked_agent
 from .learner import Learner
 from .loop import Loop
 from .parameters import ParameterClient, ParameterServer, packing_of
-from .run_config import RunConfig
-from .seeds import Purpose, derive_seed
+from .run_config import Purpose, RunConfig, derive_seed
 from .snapshots import Snapshots, check_states, newest_snapshot
 
 MANY = 256  # environments; so many are made only after the run has been checked with one

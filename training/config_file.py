@@ -1,4 +1,4 @@
-"""Run directories, one or one for each seed, and config.json in them: written with a version.
+"""Run directories, one or one for each seed: config.json in them, with a version, and their locks.
 
 A field that is missing could mean anything: the class's default is not the preset's, and neither
 need be what the run was trained with. So missing and unknown fields are refused.
@@ -6,6 +6,7 @@ need be what the run was trained with. So missing and unknown fields are refused
 
 import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import time
@@ -15,11 +16,12 @@ from typing import Any
 
 from ..agents.entry import find_agent
 from ..basics.writing import write_json
-from .directory_lock import LOCK
-from .run_config import RunConfig
+from .run_config import PROGRAM, RunConfig
 
-PROGRAM = "program.json"  # in the run directory of a program
 VERSION = 1
+LOCK = "lock"  # in a run directory, as long as a process writes into it
+
+_held: "set[DirectoryLock]" = set()  # by this process
 
 
 def values_of(run: Any) -> dict[str, Any]:
@@ -169,3 +171,88 @@ def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, 
     if directory.exists() and (not directory.is_dir() or set(os.listdir(directory)) - {LOCK}):
         raise ValueError(f"{directory} must be a new directory or an empty one.")
     return {directory / f"seed_{each.seed}": each for each in configs}
+
+
+class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
+    """Held by the one process that may write into a run directory.
+
+    The operating system frees it when the process ends, however it ends, even if processes that it
+    started live on: programs that it executes do not inherit the file, and its forks close theirs.
+    The file `lock` has the id of the process, and is removed with the lock; one that a killed
+    process left does no harm.
+    """
+
+    # flock: a lock of lockf does not keep out threads, and is lost when any file of it is closed.
+
+    def __init__(self, directory: Path):
+        """Takes the lock at once if the directory exists; if not, `acquire` makes it later."""
+        self._directory, self._path = directory, directory / LOCK
+        self._file: int | None = None
+        self._is_new = not directory.is_dir()
+        if not self._is_new:
+            self.acquire()
+
+    def acquire(self) -> None:
+        """Makes the directory if there is none, and takes the lock, or raises a ValueError."""
+        if self._file is not None:
+            return
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            while not self._try():
+                pass
+        except BlockingIOError:
+            raise ValueError(
+                f"{self._directory} is in use by {self._holder()}, which writes into it: wait for "
+                "its end, or choose another run directory."
+            ) from None
+        except OSError as error:
+            raise ValueError(
+                f"The run directory {self._directory} cannot be written to: "
+                f"{error.strerror or error}."
+            ) from error
+        _held.add(self)
+
+    def __exit__(self, *error: object) -> None:
+        """Frees the lock, and removes a directory that was made for it and is still empty."""
+        if self._file is None:  # or a fork's, whose parent keeps it
+            return
+        with contextlib.suppress(OSError):  # the directory may have been removed
+            self._path.unlink()
+            if self._is_new:
+                self._directory.rmdir()
+        self.forget()
+
+    def forget(self) -> None:
+        """Closes the file; in a fork of the process that holds the lock, that one keeps it."""
+        file, self._file = self._file, None
+        _held.discard(self)
+        if file is not None:
+            os.close(file)
+
+    def _try(self) -> bool:
+        """Locks the file; False if its holder removed it meanwhile."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), self._path.stat()):
+                    os.ftruncate(file, 0)
+                    os.write(file, f"{os.getpid()}\n".encode())
+                    self._file = file
+        finally:
+            if self._file is None:
+                os.close(file)
+        return self._file is not None
+
+    def _holder(self) -> str:
+        with contextlib.suppress(OSError, ValueError):
+            return f"process {int(self._path.read_text(encoding='ascii'))}"
+        return "another process"
+
+
+def _forget_all() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,12 +1,14 @@
-"""The configuration of a run."""
+"""The configuration of a run, and the seeds of everything random in it."""
 
 import dataclasses
+import enum
 import functools
 import operator
 from pathlib import Path
 from typing import Annotated, Any
 
 import jax
+import numpy as np
 
 from .. import environments
 from ..agents.entry import AgentEntry, find_agent
@@ -15,13 +17,33 @@ from ..basics.validation import Range, check_fields
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from ..environments.pure import PureVector
 from ..environments.pure_factory import make_pure
-from .seeds import MAX_SEED
 
+PROGRAM = "program.json"  # in the run directory of a program
+MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
 _ENVS = 8  # of one actor
 _ENVS_OF_SEVERAL = 4  # of each of several; two have as many as one alone
 _SNAPSHOTS = 5  # in a run, by default
 _LOGS = 100
 _MAX_LOG_STEPS = 10_000
+
+
+@enum.unique
+class Purpose(enum.IntEnum):
+    """What a derived seed is for. No two purposes share a stream."""
+
+    EVALUATION = 1  # `retrax evaluate`
+    RESUME = 2  # environments of a resumed run
+    ACTOR = 3  # environments of a program's actor
+    EVALUATOR = 4  # environments of a program's evaluator
+    ORDER = 5  # in which order the actors of one thread step
+    RECORDING = 6  # `retrax record-states`
+    PERIODIC_EVALUATION = 7  # `retrax train --evaluate-every`
+    WORKER = 8  # replay of one of several workers
+
+
+def derive_seed(seed: int, purpose: Purpose, *more: int) -> int:
+    """A seed unrelated to the run's; those of one purpose differ in `more`, if not by zeros."""
+    return int(np.random.SeedSequence([seed, int(purpose), *more]).generate_state(1)[0])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,7 @@ from .learner import Learner, Snapshot, update_shapes
 from .loop import Loop
 from .metrics import MetricsAccumulator
 from .parameters import Get, ParameterServer
-from .run_config import RunConfig
-from .seeds import Purpose, derive_seed
+from .run_config import Purpose, RunConfig, derive_seed
 
 
 class Worker(NamedTuple):

@@ -15,7 +15,7 @@ from retrax.agents import acer, reactor
 from retrax.command import train as train_module
 from retrax.command.main import main
 from retrax.command.training import Summary
-from retrax.training.directory_lock import DirectoryLock
+from retrax.training.config_file import DirectoryLock
 from retrax.training.loop import Loop
 from retrax.training.metrics_writer import MetricsTable
 from retrax.training.run_config import RunConfig

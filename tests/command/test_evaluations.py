@@ -25,8 +25,7 @@ from retrax.environments import make
 from retrax.evaluation import drawing, statistics
 from retrax.evaluation.episodes import begin_states, run_episodes
 from retrax.evaluation.evaluations import Evaluation, PeriodicEvaluation
-from retrax.training.run_config import RunConfig
-from retrax.training.seeds import Purpose, derive_seed
+from retrax.training.run_config import Purpose, RunConfig, derive_seed
 from retrax.training.snapshots import BestParameters, Snapshots
 from retrax.training.state_file import read_state
 

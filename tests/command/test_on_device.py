@@ -19,7 +19,7 @@ from retrax.datatypes import EnvironmentSpec, ReplayConfig
 from retrax.device import loop as device_loop
 from retrax.device import seeds as device_seeds
 from retrax.environments.pure import Transition
-from retrax.training.config_file import read_config
+from retrax.training.config_file import read_config, write_config
 from retrax.training.run_config import RunConfig
 
 
@@ -72,7 +72,7 @@ def test_a_resumed_run_is_the_whole_run_whatever_the_calls(on_device, tmp_path, 
     monkeypatch.setattr(device_seeds, "_SECONDS", 1e-9)  # calls of ever fewer time steps
     run = tmp_path / "run"
     train(config(steps=100), run, plain=True)
-    (run / "config.json").write_text((on_device / "config.json").read_text())
+    write_config(run, read_config(on_device))
     train(config(), run, resume=True, plain=True)
     check_equal(run, on_device)
 
@@ -95,7 +95,7 @@ def test_a_resumed_run_of_rounds_is_the_whole_run(tmp_path, monkeypatch):
     run |= {"evaluate_every": 0}
     train(config(**run), tmp_path / "whole", plain=True)
     train(config(**run, steps=100), tmp_path / "parts", plain=True)
-    (tmp_path / "parts" / "config.json").write_text((tmp_path / "whole/config.json").read_text())
+    write_config(tmp_path / "parts", read_config(tmp_path / "whole"))
     train(config(**run), tmp_path / "parts", resume=True, plain=True)
     check_equal(tmp_path / "parts", tmp_path / "whole")
 

@@ -23,7 +23,7 @@ from retrax import load_metrics, train
 from retrax.command.main import main
 from retrax.environments import make
 from retrax.evaluation import read_metrics
-from retrax.training import progress
+from retrax.training import recorder as progress
 from retrax.training.loop import Loop
 from retrax.training.run_config import RunConfig
 from retrax.training.snapshots import BestParameters, Snapshots

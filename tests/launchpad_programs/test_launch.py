@@ -32,8 +32,7 @@ from retrax.launchpad_programs.launcher import LaunchSummary
 from retrax.replay.packing import Packing
 from retrax.replay.rows import row_spec
 from retrax.training import checks
-from retrax.training.config_file import write_config
-from retrax.training.directory_lock import DirectoryLock
+from retrax.training.config_file import DirectoryLock, write_config
 from retrax.training.parameters import packing_of
 from retrax.training.state_file import write_state
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from retrax.training.directory_lock import LOCK, DirectoryLock
+from retrax.training.config_file import LOCK, DirectoryLock
 
 HOLD = """
 import os, subprocess, sys, time
 from pathlib import Path
-from retrax.training.directory_lock import DirectoryLock
+from retrax.training.config_file import DirectoryLock
 lock = DirectoryLock(Path(sys.argv[1]))
 if sys.argv[2] == "fork":
     begun, tell = os.pipe()

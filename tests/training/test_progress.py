@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from retrax.training import progress
+from retrax.training import recorder as progress
 from retrax.training.metrics import Counters
-from retrax.training.progress import Progress
+from retrax.training.recorder import Progress
 
 CLOCK = {
     "steps_per_second": 1234.4,

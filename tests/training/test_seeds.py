@@ -1,6 +1,6 @@
 """Derived seeds: one stream for each purpose."""
 
-from retrax.training.seeds import Purpose, derive_seed
+from retrax.training.run_config import Purpose, derive_seed
 
 
 def test_no_two_purposes_share_a_stream_and_seeds_are_repeatable():
