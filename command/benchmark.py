@@ -158,7 +158,7 @@ def _about(suite: Suite) -> dict[str, Any]:
     """What the report says of the newest call, the machine and the versions."""
     return {
         "suite": suite.name,
-        "command": ["retrax", *sys.argv[1:]],
+        "command": " ".join(["retrax", *sys.argv[1:]]),
         "retrax": __version__,
         "python": platform.python_version(),
         "jax": metadata.version("jax"),

@@ -21,6 +21,7 @@ from .. import __version__
 from ..basics.prng_keys import with_keys, without_keys
 from ..basics.writing import write_json, writing
 from ..datatypes import EnvironmentSpec, TimeStep
+from ..evaluation.arguments import checked
 from ..training.config_file import write_config
 from . import exported_agent
 from .trained import TrainedAgent, load_agent
@@ -31,6 +32,7 @@ _PATHS = "jax_hlo_source_file_canonicalization_regex"  # of JAX
 _MODE = 0o755  # of the directory, which is made as a temporary one
 
 
+@checked
 def export(
     run: Path | str,
     output: Path | str,

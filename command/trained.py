@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -17,6 +18,7 @@ from ..basics.validation import Range
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
 from ..evaluation import VideoWriter
+from ..evaluation.arguments import checked
 from ..evaluation.episodes import begin_states
 from ..evaluation.evaluations import MAX_ENVS, Evaluation, Scores, evaluation_environments
 from ..training.config_file import read_config
@@ -48,6 +50,7 @@ class TrainedAgent(NamedTuple):
     actors: ActorState = None
 
 
+@checked
 def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
     """The trained agent of a run directory.
 
@@ -97,6 +100,7 @@ def load_for(
     return TrainedAgent(agent, params, spec, config, steps, actors)
 
 
+@checked
 def evaluate(
     run: Path | str,
     *,
@@ -124,9 +128,6 @@ def evaluate(
     Raises:
       ValueError: an argument is out of its range; or see `load_agent`.
     """
-    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}.")
     run, video = Path(run).absolute(), video and Path(video).absolute()
     config = _with_arm(read_config(run), arm)
     seed = derive_seed(config.seed, Purpose.EVALUATION, seed)
@@ -139,26 +140,19 @@ def evaluate(
         if statistics := getattr(environment, "statistics", ""):
             logging.getLogger("retrax").warning(statistics)
         trained = load_for(config, run, environment.spec, snapshot)
-        writer = stack.enter_context(VideoWriter(video)) if video else None
-        evaluation = Evaluation(
-            config,
-            trained.agent,
-            environment,
-            seed=seed,
-            episodes=episodes,
-            on_frame=writer.append if writer else None,
-        )
+        rate = getattr(environment, "frames_per_second", None)  # a user's, so it may be anything
+        rate = rate if isinstance(rate, int | float) and 0 < rate < math.inf else None
+        writer = stack.enter_context(VideoWriter(video, rate)) if video else None
+        on_frame = writer.append if writer else None
+        made = config, trained.agent, environment
+        evaluation = Evaluation(*made, seed=seed, episodes=episodes, on_frame=on_frame)
         return evaluation.run(trained.params, trained.actors, trained.steps)
 
 
 def evaluate_arms(
     run: Path | str, *, snapshot: int | str = "newest", episodes: int = 20, seed: int = 0
 ) -> list[Scores]:
-    """Evaluates each policy of an agent that has a family of them, in their order; see `evaluate`.
-
-    Raises:
-      ValueError: the agent has no arms, or see `evaluate`.
-    """
+    """`evaluate` for each policy of an agent that has a family of them, in their order."""
     run = Path(run).absolute()
     config, found = read_config(run), list[Scores]()
     for arm in itertools.count():

@@ -14,6 +14,7 @@ from ..agents.base import Agent
 from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import close_quietly
+from ..evaluation.arguments import checked
 from ..evaluation.evaluations import PeriodicEvaluation
 from ..training.assembly import Start, environments_at, given_environments, make_loop, pack_running
 from ..training.checks import checked_agent
@@ -59,6 +60,7 @@ class Summary(NamedTuple):
 _Part = Generator[None, None, Summary]  # a run, see `_run`
 
 
+@checked
 def train(
     config: RunConfig,
     directory: Path | str | None = None,
@@ -94,7 +96,8 @@ def train(
         snapshot is refused, or another process writes into the directory.
       RunFailedError: the run failed after the first step; the traceback is in the log.
     """
-    assert directory or not resume, "resume needs a directory"
+    if resume and directory is None:
+        raise ValueError("directory must be the run's if resume is True, got None.")
     if on_metrics is not None and not callable(on_metrics):
         raise ValueError(f"on_metrics must be a function of steps and metrics, got {on_metrics!r}.")
     environment = given_environments(environment, config, resume)

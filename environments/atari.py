@@ -37,14 +37,12 @@ class Atari:
 
     Preprocessing is that of DQN (Mnih et al. 2015, Methods): each action is repeated for 4 frames,
     the observation is the maximum of the last two, gray, 84 x 84. An episode is a game, or a
-    life if `episodic_life`.
-    A game that is over ends with discount 0, one that was cut off by `max_frames` with discount 1.
-    The observation of a last step can mix older frames in, because a game may end before the
-    fourth frame. When there are several frames in an observation, the newest is the last channel
-    and the first step of an episode has zeros in the others.
+    life if `episodic_life`. A game that is over ends with discount 0, one that was cut off by
+    `max_frames` with discount 1. The observation of a last step can mix older frames in, because a
+    game may end before the fourth frame. When there are several frames in an observation, the
+    newest is the last channel and the first step of an episode has zeros in the others.
 
-    Rewards are the game's own, so that returns are its score: agents clip or rescale them in their
-    update (Reactor and ACER, `Config.max_abs_reward`), and so can each do what its paper does.
+    Rewards are the game's own: agents clip or rescale them in their update, as their papers do.
 
     The papers' values of the switches ("as DQN" where Reactor only names DQN's preprocessing; NGU
     also stands for R2D2 and Agent57):

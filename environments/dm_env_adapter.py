@@ -39,6 +39,8 @@ class DmEnvVector(SequentialVector):
             converted = convert(seen, taken, max_episode_steps)
             super().__init__(*converted, len(environments), limit=max_episode_steps)
             self._environments = list(environments)
+            if hasattr(environments[0], "control_timestep"):
+                self.frames_per_second = 1.0 / environments[0].control_timestep()
 
     def render(self) -> np.ndarray:
         """A picture of the first environment, if it has a method `render`."""

@@ -68,6 +68,7 @@ class GymnasiumVector(SequentialVector):
             registered = self._environments[0].spec
             own = registered.max_episode_steps if registered else None
             limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
+            self.frames_per_second = (self._environments[0].metadata or {}).get("render_fps")
             self.statistics = _note_on_statistics(self._environments[0])
             converted = convert(seen, taken, limit or own, self.statistics)
             super().__init__(*converted, num_envs, limit=limit)
@@ -126,20 +127,18 @@ def _running_statistics(wrapper: gymnasium.Wrapper) -> dict[str, Any]:
 def _note_on_statistics(environment: gymnasium.Env) -> str:
     """A sentence if wrappers of an environment have running statistics; else nothing."""
     names = [type(each).__name__ for each in _wrappers(environment) if _running_statistics(each)]
-    if not names:
-        return ""
-    return (
+    note = (
         f"The running statistics of {' and '.join(names)} belong to each environment alone: a "
         "resumed run keeps them, evaluations start with new ones."
     )
+    return note if names else ""
 
 
 def _simulation(environment: gymnasium.Env) -> list[MujocoState]:
     """The simulation of one of Gymnasium's MuJoCo environments; empty for all others."""
     model, data = (vars(environment).get(name) for name in ("model", "data"))
-    if not all(type(struct).__module__.startswith("mujoco.") for struct in (model, data)):
-        return []
-    return [MujocoState(model, data)]
+    is_known = all(type(struct).__module__.startswith("mujoco.") for struct in (model, data))
+    return [MujocoState(model, data)] if is_known else []
 
 
 def is_gymnasium_vector(thing: Any) -> bool:
@@ -158,6 +157,7 @@ class GymnasiumVectorAdapter(SequentialVector):
     def __init__(self, vector: Any, *, seed: int | None) -> None:
         _check_autoreset(vector)
         self._vector, self._options = vector, {} if seed is None else {"seed": seed}
+        self.frames_per_second = (vector.metadata or {}).get("render_fps")
         pool = is_pool(vector)
         if pool and seed is not None:
             raise ValueError("seed must be None for EnvPool: a pool takes it where it is made.")

@@ -70,13 +70,10 @@ def stratified_bootstrap(
 
     Args:
       statistic: of as many arrays `[..., N, G]` as are given: one of the above.
-      *scores: `[N, G]` of each algorithm.
+      *scores: `[N, G]` of each algorithm; single seeds have no interval.
       generator: draws the seeds.
       confidence: in (0, 1).
       resamples: B, at least 1.
-
-    Returns:
-      The statistic of all scores, and its interval, whose limits are NaN for single seeds.
 
     Raises:
       ValueError: an argument is out of its range.

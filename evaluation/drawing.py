@@ -3,12 +3,13 @@
 import base64
 import html
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..basics.writing import writing
-from .statistics import Curve, mean_and_range, mean_curve
+from .statistics import Curve, Interval, mean_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,4 +87,5 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def mean_cell(values: Sequence[float], form: str) -> str:
     """The mean of seeds with the lowest and the highest one; empty without values."""
-    return f"{mean_and_range(values):{form}}" if values else ""
+    limits = (min(values), max(values)) if len(values) > 1 else (math.nan, math.nan)
+    return f"{Interval(sum(values) / len(values), *limits):{form}}" if values else ""

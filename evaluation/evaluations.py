@@ -64,7 +64,7 @@ class Evaluation:
     Args:
       config: of the agent's run, resolved.
       agent: made for the environments.
-      environment: see `evaluation_environments`. It is reset by each `run`, and not closed.
+      environment: see `evaluation_environments`; reset by each `run`, and not closed.
       seed: of the first actor states.
       episodes: of each `run`, at least 1.
       **options: `before_step` and `on_frame` of `run_episodes`.

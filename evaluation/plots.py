@@ -12,6 +12,7 @@ import numpy as np
 from ..basics.validation import Range
 from ..training.config_file import seed_runs
 from . import drawing, statistics
+from .arguments import checked
 from .evaluations import Scores
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ _APART |= {"snapshot_every", "snapshot_seconds"}
 _INTRINSIC = "intrinsic_return"  # an episode metric of agents with intrinsic rewards
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
-_ARM_INCHES = (7.0, 2.4)
 _MAX_INSIDE = 4  # curves whose legend fits into a panel; that of more stands beside it
 _BESIDE_INCHES = 3.6
 _BAND_SEEDS = 3  # the interval of two is 18 times as wide as their deviation: nothing else is seen
@@ -36,12 +36,11 @@ class _Run(NamedTuple):
     curve: statistics.Curve
 
 
+@checked
 def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
-    """Reads the `metrics.csv` of a run directory; the run may still be in progress.
+    """The columns of a run's `metrics.csv`: float64 `[N]` by name, NaN for empty cells.
 
-    Returns:
-      Dictionary from column name to values, float64 `[N]`, NaN for empty cells. An incomplete last
-      line is ignored.
+    The run may still be in progress; an incomplete last line is ignored.
 
     Raises:
       ValueError: the file is missing, has no rows, or has cells that are not numbers.
@@ -64,6 +63,7 @@ def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} is damaged: its rows are not {len(header)} numbers.") from None
 
 
+@checked
 def plot_learning_curves(
     runs: Sequence[Path | str],
     output: Path | str | None = None,
@@ -95,7 +95,10 @@ def plot_learning_curves(
         raise ValueError("There is nothing to plot: no run directories were given.")
     if output is not None:
         drawing.check_png(Path(output))
-    loaded = [_read_run(each, metric, window) for run in runs for each in _runs_of(Path(run))]
+    paths: list[Path] = []
+    for path in map(Path, runs):  # of several seeds, those that have begun
+        paths += [run for run in seed_runs(path) if (run / "metrics.csv").is_file()] or [path]
+    loaded = [_read_run(path, metric, window) for path in paths]
     environments = sorted({str(run.config["environment"]) for run in loaded})
     columns = min(_MAX_COLUMNS, math.ceil(math.sqrt(len(environments))))
     styles, (width, height) = _styles(loaded), _PANEL_INCHES
@@ -121,7 +124,7 @@ def plot_arms(arms: Sequence[Scores], output: Path, *, title: str) -> None:
     if all(_INTRINSIC in arm.metrics for arm in arms):
         panels["intrinsic return"] = [arm.metrics[_INTRINSIC] for arm in arms]
     panels["length"] = [arm.mean_length for arm in arms]
-    figure, axes = drawing.new_panels(len(panels), _ARM_INCHES, columns=1)
+    figure, axes = drawing.new_panels(len(panels), (7.0, 2.4), columns=1)
     for axis, (name, means) in zip(axes, panels.items(), strict=True):
         axis.plot(means, "o-", color="C0")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -132,11 +135,6 @@ def plot_arms(arms: Sequence[Scores], output: Path, *, title: str) -> None:
     axes[-1].set_xlabel("arm")
     figure.suptitle(title)
     drawing.save_png(figure, output)
-
-
-def _runs_of(path: Path) -> list[Path]:
-    """A run directory, or those of a directory of several seeds that have begun."""
-    return [run for run in seed_runs(path) if (run / "metrics.csv").is_file()] or [path]
 
 
 def _read_run(run: Path, metric: str, window: int) -> _Run:

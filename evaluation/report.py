@@ -95,9 +95,6 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
       directory: the directory of `retrax benchmark`.
       output: the HTML file to write; by default report.html in the directory.
 
-    Returns:
-      The file.
-
     Raises:
       ValueError: see `read_results`.
     """
@@ -121,7 +118,7 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
         "<h2>Runs</h2>",
         table(list(results.runs[0]), [[_short(x) for x in row.values()] for row in results.runs]),
         "<h2>How it was made</h2>",
-        table(["", ""], [[name, _words(value)] for name, value in results.about.items()]),
+        table(["", ""], [[name, str(value)] for name, value in results.about.items()]),
     ]
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(
@@ -167,7 +164,7 @@ def _statistics(results: Results) -> Iterable[str]:
     generator, rows = np.random.default_rng(0), []
 
     def bootstrap(statistic: Any, *scores: np.ndarray) -> str:
-        return str(comparison.stratified_bootstrap(statistic, *scores, generator=generator))
+        return f"{comparison.stratified_bootstrap(statistic, *scores, generator=generator)}"
 
     for agent, scores in tables.items():
         pair = comparison.interquartile_mean, comparison.optimality_gap
@@ -211,10 +208,6 @@ def _draw_profiles(tables: Mapping[str, np.ndarray]) -> "Figure":
     panel.set(xlabel="normalised score", ylabel="fraction of runs above it", ylim=(-0.02, 1.02))
     panel.legend()
     return figure
-
-
-def _words(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _short(cell: str) -> str:

@@ -12,13 +12,7 @@ Curve = tuple[np.ndarray, np.ndarray]  # x, increasing, and y
 
 
 class Interval(NamedTuple):
-    """A mean, or another statistic, and its confidence interval.
-
-    Attributes:
-      mean: of the values.
-      low: the lower limit; NaN if unknown.
-      high: the upper limit; NaN if unknown.
-    """
+    """A mean, or another statistic, and its confidence interval; limits are NaN if unknown."""
 
     mean: float
     low: float
@@ -29,28 +23,17 @@ class Interval(NamedTuple):
         mean, low, high = (format(number, form or ".6g") for number in self)
         return mean if np.isnan(self.low) else f"{mean} ({low} to {high})"
 
-    def __str__(self) -> str:
-        """With up to six digits."""
-        return format(self, "")
-
 
 def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 0.95) -> Interval:
     """The mean and its confidence interval by Student's t-distribution.
 
-    It is `mean +- t s / sqrt(N)`, with `s` the standard deviation (N - 1 in its denominator) and
-    `t` the `(1 + confidence) / 2` quantile with N - 1 degrees of freedom. It assumes independent,
-    approximately normal values: a rough estimate for three seeds.
-
-    Args:
-      values: `[N]`, N at least 1.
-      confidence: coverage probability of the interval, in (0, 1).
-
-    Returns:
-      The interval. Its limits are NaN for a single value, whose spread is unknown, and if a value
-      is not finite. Equal values have an interval of width zero.
+    It is `mean +- t s / sqrt(N)` of values `[N]`, with `s` the standard deviation (N - 1 in its
+    denominator) and `t` the `(1 + confidence) / 2` quantile with N - 1 degrees of freedom. It
+    assumes independent, approximately normal values: a rough estimate for three seeds. The limits
+    are NaN for a single value and if a value is not finite.
 
     Raises:
-      ValueError: an argument is out of its range.
+      ValueError: there is no value, or the confidence is not in (0, 1).
     """
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or values.size == 0:
@@ -69,10 +52,9 @@ def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 
 
 
 def interval_of_episodes(returns: np.ndarray | Sequence[float]) -> Interval:
-    """The mean of the returns `[N]` of an evaluation, and its 95 % interval.
+    """`mean_and_interval` of the returns `[N]` of an evaluation, which are often far from normal.
 
-    As `mean_and_interval`, but since returns are often far from normal, the interval is NaN for
-    fewer than `LEAST_EPISODES`, and ends at the least and the largest return, as a bootstrap's.
+    It is NaN for fewer than `LEAST_EPISODES`, and ends at the extreme returns, as a bootstrap's.
     """
     mean, low, high = mean_and_interval(returns)
     if len(returns) < LEAST_EPISODES:
@@ -80,18 +62,11 @@ def interval_of_episodes(returns: np.ndarray | Sequence[float]) -> Interval:
     return Interval(mean, *(float(x) for x in np.clip([low, high], min(returns), max(returns))))
 
 
-def mean_and_range(values: Sequence[float]) -> Interval:
-    """The mean of at least one value; of several, also the lowest and the highest."""
-    limits = (min(values), max(values)) if len(values) > 1 else (np.nan, np.nan)
-    return Interval(float(np.mean(values)), *limits)
-
-
 def mean_curve(curves: Sequence[Curve]) -> Curve:
     """The mean of curves that were measured at different x.
 
-    Each curve is interpolated linearly at the x of all curves, from the largest first x to the
-    smallest last x, so the mean does not jump where one run ends. It is empty if they do not
-    overlap. A ValueError refuses no curves, and an empty one.
+    Each is interpolated linearly at the x of all, from the largest first to the smallest last x, so
+    the mean does not jump where one ends. A ValueError refuses no curves, and an empty one.
     """
     grid, values = _interpolated(curves)
     return grid, np.mean(values, axis=0)
@@ -117,11 +92,7 @@ def _interpolated(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def moving_average(values: np.ndarray, window: int) -> np.ndarray:
-    """The mean of each value and the `window - 1` before it (of fewer at the beginning).
-
-    Raises:
-      ValueError: `window` is less than 1.
-    """
+    """The mean of each value and the `window - 1` before it (of fewer at the beginning)."""
     if window < 1:
         raise ValueError(f"window must be at least 1, got {window}.")
     values = np.asarray(values, np.float64)

@@ -91,7 +91,7 @@ class VideoWriter:
 def _gif(path: Path, shape: tuple[int, ...], frames_per_second: float) -> Any:
     import imageio.v2
 
-    duration = 1000.0 / frames_per_second  # of a frame, in milliseconds
+    duration = max(1000.0 / frames_per_second, 20.0)  # ms; browsers show shorter ones for 100
     return imageio.v2.get_writer(path, mode="I", duration=duration, loop=0)
 
 

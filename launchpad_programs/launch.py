@@ -14,6 +14,7 @@ import psutil
 from ..command.parsing import part, tell, words_of
 from ..command.run_arguments import AgentConfig, RunArguments, parse_run
 from ..datatypes import EnvironmentSpec
+from ..evaluation.arguments import checked
 from ..replay.selectors import has_tables
 from ..training.assembly import open_snapshots, spec_of
 from ..training.checks import check_devices, checked_agent
@@ -59,6 +60,7 @@ class LaunchArguments(EngineOptions, RunArguments[AgentConfig]):
         return _with_period(super().run(num_actors=actors, num_envs=num_envs, **changes))
 
 
+@checked
 def launch(
     config: RunConfig,
     directory: Path | str | None = None,
@@ -151,10 +153,8 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
         options = f" --engine {engine.engine}" if engine.engine else ""
         options += " --launch local_mt" if engine.launch == "local_mt" else ""
         tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
-    print(
-        f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",
-        flush=True,
-    )
+    next_one = f"Next: retrax evaluate {directory}  |  retrax plot {directory}"
+    print(f"Run in {directory}. {next_one}", flush=True)
     return 1 if summary.failed else 0
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INCHES = (14.0, 10.5)
 # The axis of human-normalised scores is linear up to the human score, and logarithmic above it.
 _LINEAR_UP_TO = 1.0
 _TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -27,8 +26,6 @@ def plot_scores(table: Table, output: Path) -> "Figure":
     score; a curve crosses one half at the median. Right: the sorted games of one algorithm, the
     user's first one, or the one with the best median; a mark is the best score of the others.
 
-    The PNG file's directory is created if it does not exist.
-
     Raises:
       ValueError: `output` does not end in `.png`, or random and human are the only algorithms.
     """
@@ -36,7 +33,7 @@ def plot_scores(table: Table, output: Path) -> "Figure":
     shown = [entry for entry in table.entries if entry.algorithm not in ("random", "human")]
     if not shown:
         raise ValueError("There is nothing to draw: give algorithms other than random and human.")
-    figure = new_figure(*_INCHES)
+    figure = new_figure(14.0, 10.5)
     profiles, games = figure.subplots(1, 2, width_ratios=(1.0, 1.05))
     _draw_profiles(profiles, shown)
     own = [entry for entry in shown if entry.own]
@@ -50,11 +47,9 @@ def plot_scores(table: Table, output: Path) -> "Figure":
 def _draw_profiles(panel: "Axes", shown: list[Entry]) -> None:
     """Step curves; the legend is sorted by median."""
     for number, entry in enumerate(sorted(shown, key=lambda entry: -entry.summary.median)):
-        scores = np.sort(entry.normalised)
-        share = 1.0 - np.arange(len(scores)) / len(scores)
-        panel.step(
-            np.concatenate([scores, scores[-1:]]),
-            np.append(share, 0.0),
+        panel.ecdf(
+            entry.normalised,
+            complementary=True,
             color=f"C{number % 10}",
             linestyle=("-", "--", ":")[number // 10 % 3],
             linewidth=3.5 if entry.own else 1.5,

@@ -25,6 +25,7 @@ star-gunner surround tennis time-pilot tutankham up-n-down venture video-pinball
 yars-revenge zaxxon
 """
 GAMES = tuple(_SLUGS.split())  # all arrays of scores in this package have this order
+_IDS = {slug: f"ALE/{slug.title().replace('-', '')}-v5" for slug in GAMES}
 # How an episode begins: after 0 to 30 no-ops, or in a state that a human player reached.
 REGIMES = ("noop", "human_start")
 # Scores from saved states are compared with human starts, whose states were never published.
@@ -45,35 +46,25 @@ class Headline(NamedTuple):
 
 def ale_id(slug: str) -> str:
     """The id of a game: `ALE/MsPacman-v5` for `ms-pacman`; ValueError for other names."""
-    if slug not in GAMES:
-        raise ValueError(_unknown(slug))
-    return f"ALE/{slug.title().replace('-', '')}-v5"
+    return _known(slug, _IDS)
 
 
 def game_slug(name: str) -> str:
     """The slug of a game, from its slug or its id; a ValueError suggests the most similar one."""
-    slug = _BY_ID.get(name, name)
-    if slug not in GAMES:
-        raise ValueError(_unknown(name))
-    return slug
+    return _known(name, {slug: slug for slug in GAMES} | {id: slug for slug, id in _IDS.items()})
 
 
-_BY_ID = {ale_id(slug): slug for slug in GAMES}
-
-
-def _unknown(name: str) -> str:
-    return f"{name!r} is not one of the 57 games{did_you_mean(name, [*GAMES, *_BY_ID])}"
+def _known(name: str, values: dict[str, str]) -> str:
+    if name not in values:
+        hint = did_you_mean(name, [*_IDS, *_IDS.values()])
+        raise ValueError(f"{name!r} is not one of the 57 games{hint}")
+    return values[name]
 
 
 def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
-    """The published scores.
+    """Published scores by algorithm, float64 `[57]` in the order of `GAMES`; NaN if omitted.
 
-    Args:
-      regime: one of `REGIMES`. The random and human scores are those of the regime.
-
-    Returns:
-      Dictionary from algorithm name to scores, float64 `[57]` in the order of `GAMES`; NaN for
-      games that the source omits. It contains `random` and `human`, which are complete.
+    `random` and `human` are among them, complete, and of the regime, which is one of `REGIMES`.
 
     Raises:
       ValueError: `regime` is unknown.
@@ -99,19 +90,11 @@ def load_headlines(regime: str = "noop") -> list[Headline]:
 
 
 def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
-    """Reads a user's scores.
+    """Reads a user's scores: by algorithm, float64 `[R, 57]`, R seeds, in the order of `GAMES`.
 
-    Records of other regimes are ignored. Without the column `algorithm`, the file's name is the
-    algorithm's. Without `regime`, all records are of the given regime. Without `seed`, all records
-    are of one seed.
-
-    Args:
-      path: the CSV file. Records of the regime `states` count as `human_start`.
-      regime: one of `REGIMES`.
-
-    Returns:
-      Dictionary from algorithm name to scores, float64 `[R, 57]`: R seeds, games in the order of
-      `GAMES`.
+    Records of other regimes are ignored; those of the regime `states` count as `human_start`.
+    Without the column `algorithm`, the file's name is the algorithm's. Without `regime`, all
+    records are of the given regime. Without `seed`, all records are of one seed.
 
     Raises:
       ValueError: a score is not a finite number, a game or regime is unknown, a seed is not an

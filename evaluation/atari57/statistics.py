@@ -28,12 +28,8 @@ def human_normalised(scores: np.ndarray, random: np.ndarray, human: np.ndarray) 
     """`(score - random) / |human - random|`, game by game.
 
     The denominator is an absolute value: at human starts in Video Pinball, the human score (15,641)
-    is below the random one (20,452), and a signed difference would reverse the order of scores.
-
-    Args:
-      scores: `[..., G]`, as the result.
-      random: `[G]`.
-      human: `[G]`.
+    is below the random one (20,452), and a signed difference would reverse the order of scores
+    `[..., G]`.
 
     Raises:
       ValueError: human and random are equal in a game.
@@ -91,9 +87,6 @@ def elo(wins: np.ndarray, anchor: int) -> np.ndarray:
     Args:
       wins: `[A, A]`, >= 0: wins of the first index over the second; a tie counts half.
       anchor: index of the algorithm with rating 0.
-
-    Returns:
-      `[A]`.
 
     Raises:
       ValueError: the wins are not a square matrix of finite numbers >= 0.

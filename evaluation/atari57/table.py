@@ -34,17 +34,12 @@ class Entry(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A comparison.
+    """A comparison: random and human first, then the others in the requested order."""
 
-    Attributes:
-      regime: how the episodes began.
-      entries: random and human first, then the others in the requested order.
-      as_printed: whether the algorithms are exactly those of Reactor's table. Only then are mean
-        rank and Elo, which depend on the compared algorithms, comparable to the printed ones.
-    """
-
-    regime: str
+    regime: str  # how the episodes began
     entries: list[Entry]
+    # Whether the algorithms are those of Reactor's table. Only then are mean rank and Elo, which
+    # depend on the compared algorithms, comparable to the printed ones.
     as_printed: bool
 
 
@@ -53,9 +48,7 @@ def make_table(
     algorithms: Sequence[str] | None = None,
     own: Mapping[str, np.ndarray] | None = None,
 ) -> Table:
-    """Compares published algorithms and a user's.
-
-    The resampling of the intervals is deterministic.
+    """Compares published algorithms and a user's, with deterministic resampling.
 
     Args:
       regime: one of `REGIMES`.

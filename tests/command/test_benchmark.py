@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from html_page import Page
 
 from retrax.command import benchmark, grid
 from retrax.command.main import main
-from retrax.evaluation import atari57
+from retrax.evaluation import atari57, bsuite
 from retrax.evaluation.report import read_results
 from retrax.evaluation.suites import find_suite, suites
 from retrax.training.run_config import RunConfig
@@ -95,6 +96,31 @@ def test_a_directory_of_other_runs_is_refused(retrax, done):
     assert (status, f"{done} has runs of the suite classic: choose another" in err) == (2, True)
     status, _, err = retrax("report", done / "runs")
     assert (status, "has no results of retrax benchmark" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        *(("suite.json", command) for command in ("benchmark", "report")),
+        ("scores.csv", "report"),
+        ("runs/noisy_agent-NOISY-cart-pole-0/evaluation.json", "benchmark"),
+    ],
+)
+@pytest.mark.parametrize("cut", [0, 0.5])
+def test_results_that_were_cut_short_are_named(
+    retrax, done, here, tmp_path, monkeypatch, name, command, cut
+):
+    monkeypatch.chdir(here)
+    directory = shutil.copytree(done, tmp_path / "here")
+    text = (directory / name).read_text()
+    (directory / name).write_text(text[: int(cut * len(text))])
+    words = ["classic", AGENT, *GRID, "--seeds", 2, "--directory"] * (command == "benchmark")
+    status, out, err = retrax(command, *words, directory)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    if cut or name.endswith(".json"):
+        assert f"{directory / name} is damaged (" in err
+    else:
+        assert f"{directory} has no complete run yet" in err
 
 
 def test_a_suite_whose_package_is_missing_names_the_extra(tmp_path, monkeypatch, retrax):
@@ -269,3 +295,34 @@ def test_atari_has_the_scores_of_the_table_of_57(suite):
     for task in find_suite(suite).tasks:
         index = atari57.GAMES.index(task.name)
         assert (task.low, task.high) == (table["random"][index], table["human"][index])
+
+
+def test_bsuites_scores_of_a_short_run(tmp_path):
+    """Nine steps make an episode of catch; the last episode of the budget is recorded."""
+    pytest.importorskip("bsuite")
+    (task,) = find_suite("bsuite").choose(("catch-0",))
+    cells = []
+    for seed in range(2):
+        run = tmp_path / "runs" / str(seed)
+        config = RunConfig(
+            agent="acer", environment=task.environment, steps=9 * 18, seed=seed, num_envs=1
+        )
+        cells.append(grid.Cell(task, config, run, 2))
+        if seed == 0:  # the other one has not begun
+            assert main(cells[0].next_stage()) == 0
+            (run / "evaluation.json").write_text(json.dumps({"mean_return": 0.0}))
+    benchmark.write_bsuite(tmp_path, cells)
+    found = rows(tmp_path / bsuite.SCORES)
+    assert [(row["agent"], row["seed"], row["kind"], row["name"]) for row in found] == [
+        ("acer", "0", "experiment", "catch"),
+        ("acer", "0", "tag", "basic"),
+        ("acer", "0", "tag", "credit_assignment"),
+    ]
+    record = benchmark.record_of(cells[0].directory)
+    assert [row["episode"] for row in record] == [*range(1, 11), 12, 14, 17]
+    assert record[-1]["steps"] == 9 * 17
+    assert record[-1]["total_regret"] == 17 - record[-1]["total_return"]
+    regret = record[-1]["total_regret"] / 17
+    for row in found:
+        assert float(row["score"]) == pytest.approx(max(0.0, (1.6 - regret) / 1.6))
+        assert (row["ids"], row["finished"]) == ("1", "False")

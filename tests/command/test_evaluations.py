@@ -9,6 +9,7 @@ import signal
 
 import average_agent
 import chex
+import gymnasium
 import jax
 import jax.numpy as jnp
 import noisy_agent
@@ -21,7 +22,7 @@ from retrax.agents.entry import AgentEntry
 from retrax.command.main import main
 from retrax.command.trained import evaluate, evaluate_arms, load_agent
 from retrax.datatypes import SequenceSpec
-from retrax.environments import make
+from retrax.environments import from_gymnasium_vector, make
 from retrax.evaluation import drawing, statistics
 from retrax.evaluation.episodes import begin_states, run_episodes
 from retrax.evaluation.evaluations import Evaluation, PeriodicEvaluation
@@ -336,3 +337,22 @@ def test_an_evaluation_says_that_running_statistics_start_again(tmp_path, monkey
         assert (
             len([line for line in found if "NormalizeObservation belong to each" in line]) == told
         )
+
+
+@pytest.mark.parametrize(("environment", "milliseconds"), [("FrozenLake-v1", 250), ("catch", 200)])
+def test_videos_are_as_fast_as_the_environment(tmp_path, environment, milliseconds):
+    """FrozenLake says 4 frames a second, catch nothing; its frames are small."""
+    imageio = pytest.importorskip("imageio.v2")
+    fields = {"agent": "average_agent:ENTRY", "environment": environment, "preset": "default"}
+    run = RunConfig(**fields, steps=10, num_envs=1, agent_config=average_agent.Config())
+    video = tmp_path / "video.gif"
+    evaluate(write_untrained_run(tmp_path / "run", run), episodes=1, video=video)
+    with imageio.get_reader(video) as reader:
+        assert reader.get_meta_data()["duration"] == milliseconds
+
+
+def test_environments_say_how_fast_they_are():
+    assert make("CartPole-v1").frames_per_second == 50
+    assert from_gymnasium_vector(gymnasium.make_vec("CartPole-v1", 2)).frames_per_second == 50
+    if pytest.importorskip("dm_control"):
+        assert make("dm_control:cartpole/swingup").frames_per_second == pytest.approx(100)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -117,15 +118,8 @@ def test_train_evaluate_resume_plot(scratch, actors, monkeypatch, tmp_path_facto
         assert status == 0, err
         return out
 
-    start = [
-        "train",
-        "my_agents:RANDOM",
-        "--environment",
-        "my_envs:MyEnv-v0",
-        "--agent.rate",
-        "0.5",
-    ]
-    start += ["--run-directory", "run"]
+    names = "my_agents:RANDOM --environment my_envs:MyEnv-v0"
+    start = f"train {names} --agent.rate 0.5 --run-directory run".split()
     if actors == 1:
         assert "--agent.rate" in told("train", "my_agents:FASTER", "--help")
         succeeds(*start, "--num-envs", 2, cwd=scratch)
@@ -199,3 +193,55 @@ def test_functions_do_what_the_commands_do(scratch):
     resumed = retrax.train(longer, summary.directory, resume=True, plain=True)
     whole = retrax.train(longer, scratch / "whole", plain=True)
     assert resumed.steps == whole.steps >= 160
+
+
+RUN = retrax.RunConfig(agent="reactor", environment="catch")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: retrax.plot("runs/x"), "runs must be a list of paths, got 'runs/x'."),
+        (lambda: retrax.plot(Path("x")), "runs must be a list of paths, got PosixPath"),
+        (lambda: retrax.plot([3]), "runs must be a list of paths, got [3]."),
+        (lambda: retrax.plot(["x"], 3), "output must be a path or None, got 3."),
+        (lambda: retrax.plot(["x"], metric=3), "metric must be text, got 3."),
+        (lambda: retrax.plot(["x"], window=2.5), "window must be an integer >= 1, got 2.5."),
+        (lambda: retrax.plot(["x"], window=True), "window must be an integer >= 1, got True."),
+        (lambda: retrax.evaluate(None), "run must be a path, got None."),
+        (lambda: retrax.evaluate("x", seed=None), "seed must be an integer >= 0, got None."),
+        (lambda: retrax.evaluate("x", episodes=2.5), "episodes must be an integer >= 1, got 2.5."),
+        (lambda: retrax.evaluate("x", episodes="3"), "episodes must be an integer >= 1, got '3'."),
+        (
+            lambda: retrax.evaluate("x", starts="noop"),
+            "starts must be a list of texts, got 'noop'.",
+        ),
+        (
+            lambda: retrax.evaluate("x", snapshot=2.5),
+            "snapshot must be an integer or text, got 2.5",
+        ),
+        (lambda: retrax.evaluate("x", arm="1"), "arm must be an integer or None, got '1'."),
+        (lambda: retrax.evaluate("x", video=3), "video must be a path or None, got 3."),
+        (lambda: retrax.load_metrics(None), "run must be a path, got None."),
+        (lambda: retrax.load_agent("x", None), "snapshot must be an integer or text, got None."),
+        (lambda: retrax.export("x", None), "output must be a path, got None."),
+        (
+            lambda: retrax.export("x", "y", platforms="cpu"),
+            "platforms must be a list of texts, got",
+        ),
+        (lambda: retrax.train({}), "config must be of type RunConfig, got {}."),
+        (lambda: retrax.train(RUN, 3), "directory must be a path or None, got 3."),
+        (lambda: retrax.train(RUN, plain=1), "plain must be True or False, got 1."),
+        (lambda: retrax.train(RUN, data=3), "data must be an iterable or None, got 3."),
+        (lambda: retrax.train(RUN, resume=True), "directory must be the run's if resume is True"),
+        (
+            lambda: retrax.launch(RUN, engine="ray"),
+            "engine must be of type EngineOptions, got 'ray'",
+        ),
+    ],
+)
+def test_arguments_of_wrong_types_are_one_sentence(tmp_path, monkeypatch, call, sentence):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        call()
+    assert list(tmp_path.iterdir()) == []

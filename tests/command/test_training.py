@@ -24,8 +24,10 @@ from retrax.command.main import main
 from retrax.environments import make
 from retrax.evaluation import read_metrics
 from retrax.training import recorder as progress
+from retrax.training.config_file import read_config
+from retrax.training.gradient_server import DROPPED
 from retrax.training.loop import Loop
-from retrax.training.run_config import RunConfig
+from retrax.training.run_config import RunConfig, WorkerOptions
 from retrax.training.snapshots import BestParameters, Snapshots
 
 
@@ -42,23 +44,14 @@ def make_config(**changes):
     )
 
 
-def test_files_of_a_run(finished):
+def test_a_finished_run(finished):
+    """Its files, its rows and snapshots at intervals and at the end, and its log."""
     names = {path.name for path in finished.iterdir()}
     assert {"config.json", "metrics.csv", "log.txt", "snapshots"} < names
     assert sum(name.startswith("events.out.tfevents.") for name in names) == 1
     assert len(names) == 5
-
-
-def test_snapshots_come_at_intervals_and_at_the_end(finished):
     assert snapshots(finished) == [160, 240]
-
-
-def test_rows_come_at_intervals_and_at_the_end(finished):
-    steps = [int(row["steps"]) for row in rows(finished)]
-    assert steps == [40, 80, 120, 160, 200, 240]
-
-
-def test_log_tells_memory_and_rates(finished):
+    assert [int(row["steps"]) for row in rows(finished)] == [40, 80, 120, 160, 200, 240]
     text = (finished / "log.txt").read_text()
     assert "noisy_agent:NOISY on catch, preset default, 240 steps, seed 0, 4 environments" in text
     assert "Replay: 80 rows take" in text
@@ -392,3 +385,22 @@ def test_a_killed_run_can_be_resumed(started, retrax):
     assert told == sorted(set(told))
     assert told[-1] == snapshots(directory)[-1] >= steps
     assert all(path.stem.isdigit() for path in (directory / "snapshots").iterdir())
+
+
+def test_workers_in_turn_from_the_command_line(retrax, tmp_path):
+    """What they do: tests/training/test_workers.py."""
+    train = ["train", "average_agent:ENTRY", "--environment", "catch", "--num-workers", "2"]
+    train += ["--max-staleness", "0", "--gradients-per-fetch", "2"]
+    assert "must be False in one process" in retrax(*train, "--decoupled", "--plain")[2]
+    status, _, told = retrax(*train, "--run-directory", tmp_path, "--steps", "60", "--plain")
+    assert status == 0, told
+    options = WorkerOptions(num_workers=2, max_staleness=0, gradients_per_fetch=2)
+    assert read_config(tmp_path).workers == options
+    status, _, told = retrax("train", "--resume", tmp_path, "--steps", "90", "--plain")
+    assert status == 0, told
+    told = rows(tmp_path)
+    assert int(told[-1]["steps"]) == 90
+    dropped = [float(row[DROPPED]) for row in told if row[DROPPED]]  # a row, a gradient of each
+    assert dropped == [0.0, 1.0] * (len(dropped) // 2) + [0.0] * (len(dropped) % 2)
+    status, out, told = retrax("evaluate", tmp_path, "--episodes", "1")
+    assert (status, "90" in out + told) == (0, True)

@@ -44,8 +44,10 @@ def test_interquartile_mean_is_the_slow_one(scores):
     )
 
 
-def test_interquartile_mean_by_hand():
-    assert comparison.interquartile_mean(np.array([[0.0, 1.0, 100.0, 3.0]])) == 2.0
+def test_interquartile_mean_by_hand_and_of_one_seed_without_an_interval():
+    scores = np.array([[0.0, 1.0, 100.0, 3.0]])
+    assert comparison.interquartile_mean(scores) == 2.0
+    np.testing.assert_equal(tuple(iqm_interval(scores, generator())), (2.0, np.nan, np.nan))
 
 
 def test_interval_is_that_of_scipy():
@@ -90,12 +92,6 @@ def test_wider_with_more_confidence_and_the_same_for_the_same_generator():
     narrow, wide = (iqm_interval(scores, generator(), confidence=c) for c in (0.5, 0.99))
     assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
     assert iqm_interval(scores, generator(), confidence=0.5) == narrow
-
-
-def test_one_seed_has_no_interval():
-    mean, low, high = iqm_interval(np.array([[0.0, 1.0, 100.0, 3.0]]), generator())
-    assert mean == 2.0
-    assert np.isnan([low, high]).all()
 
 
 def test_equal_to_rliable():

@@ -172,18 +172,15 @@ def test_each_environment_has_its_share_of_the_episodes(environments, num_episod
         np.testing.assert_array_equal(run(environment, num_episodes).lengths, lengths)
 
 
-def test_does_no_more_steps_than_needed_and_draws_nothing():
-    environment = ScriptedEnvironment([[2], [5]])
-    run(environment, 2)
-    assert (len(environment.actions), environment.pictures) == (5, 0)
-
-
 def test_acts_on_every_step_and_carries_the_state():
-    """Last steps too: the count goes on over the ends of episodes, and over first steps."""
+    """Last steps too, over the ends of episodes; no more steps than needed, and draws nothing."""
     environment = ScriptedEnvironment([[1], [1]])
     key = jax.random.PRNGKey(0)
     run_episodes(make_agent(count_steps), jnp.int32(7), environment, key=key, num_episodes=6)
     np.testing.assert_array_equal(environment.actions, [[7 + i, 7 + i] for i in range(5)])
+    assert environment.pictures == 0
+    with pytest.raises(ValueError, match="num_episodes must be at least 1, got 0"):
+        run(environment, 0)
 
 
 def test_reward_of_a_first_step_does_not_count():
@@ -252,11 +249,6 @@ def test_pictures_of_the_first_environment_while_its_share_lasts(num_episodes, p
     run(environment, num_episodes, on_frame=lambda picture: seen.append(picture[0, 0, 0]))
     assert seen == pictures
     assert environment.pictures == len(pictures)
-
-
-def test_needs_an_episode():
-    with pytest.raises(ValueError, match="num_episodes must be at least 1, got 0"):
-        run(ScriptedEnvironment([[2]]), 0)
 
 
 def test_means_of_episodes_and_of_the_modes_that_occurred():

@@ -185,10 +185,12 @@ def assert_rejected(runs, output, match, **kwargs):
     assert not output.exists()
 
 
-def test_rejects_what_is_not_a_run_directory(tmp_path):
+def test_rejects_what_cannot_be_drawn(tmp_path):
     match = "is not a run directory: it has no config.json with agent, environment and seed"
     assert_rejected([tmp_path / "nowhere"], tmp_path / "a.png", match)
     run = make_run(tmp_path / "run", SHORT)
+    assert_rejected([], tmp_path / "a.png", "no run directories were given")
+    assert_rejected([run], tmp_path / "a.pdf", r"a\.pdf must end in \.png")
     for text in ("{", "[]", '{"agent": "acer"}'):
         (run / "config.json").write_text(text)
         assert_rejected([run], tmp_path / "a.png", match)
@@ -216,12 +218,6 @@ def test_rejects_metrics(tmp_path, metrics, match, options):
     if metrics is None:
         (run / "metrics.csv").unlink()
     assert_rejected([run], tmp_path / "a.png", match, **options)
-
-
-def test_rejects_no_runs_and_other_formats(tmp_path):
-    assert_rejected([], tmp_path / "a.png", "no run directories were given")
-    run = make_run(tmp_path / "run", SHORT)
-    assert_rejected([run], tmp_path / "a.pdf", r"a\.pdf must end in \.png")
 
 
 def test_leaves_pyplot_alone(tmp_path):

@@ -62,7 +62,7 @@ def page(tmp_path_factory):
                 for steps in (40, 80):
                     curves.append(f"{agent},{task.name},{seed},{steps},{steps + seed}")
     directory = tmp_path_factory.mktemp("benchmark")
-    return report(directory, scores, curves, command=["retrax", "benchmark", "x" * 200])
+    return report(directory, scores, curves, command="retrax benchmark " + "x" * 200)
 
 
 def test_a_run_whose_episodes_never_ended_has_a_report(tmp_path):

@@ -37,23 +37,20 @@ def test_contains_the_true_mean_as_often_as_it_says():
     assert abs(covered - 0.8) < 0.03  # its standard deviation is 0.009
 
 
-def test_equal_values_have_no_width():
-    assert mean_and_interval([0.1] * 3) == (0.1, 0.1, 0.1)
-    assert mean_and_interval(np.full(7, -21.0, np.float32)) == (-21.0, -21.0, -21.0)
-
-
 @pytest.mark.parametrize(
-    ("values", "mean"),
+    ("values", "mean", "limit"),
     [
-        ([4.0], 4.0),
-        ([1.0, np.nan, 2.0], np.nan),
-        ([1.0, np.inf, 2.0], np.inf),
-        ([1.0, -np.inf, 2.0], -np.inf),
-        ([np.inf, -np.inf], np.nan),
+        ([4.0], 4.0, np.nan),
+        ([1.0, np.nan, 2.0], np.nan, np.nan),
+        ([1.0, np.inf, 2.0], np.inf, np.nan),
+        ([1.0, -np.inf, 2.0], -np.inf, np.nan),
+        ([np.inf, -np.inf], np.nan, np.nan),
+        ([0.1] * 3, 0.1, 0.1),  # equal values have no width
+        (np.full(7, -21.0, np.float32), -21.0, -21.0),
     ],
 )
-def test_values_without_an_interval(values, mean):
-    np.testing.assert_equal(tuple(mean_and_interval(values)), (mean, np.nan, np.nan))
+def test_intervals_of_special_values(values, mean, limit):
+    np.testing.assert_equal(tuple(mean_and_interval(values)), (mean, limit, limit))
 
 
 @pytest.mark.parametrize("size", [1, 2, 9])
@@ -79,20 +76,20 @@ def test_interval_of_episodes_ends_at_the_extreme_returns():
 
 
 def test_reads_well():
-    assert str(Interval(12.5, 10.0, 15.0)) == "12.5 (10 to 15)"
-    assert str(mean_and_interval([4.0])) == "4"
+    assert f"{Interval(12.5, 10.0, 15.0)}" == "12.5 (10 to 15)"
+    assert f"{mean_and_interval([4.0])}" == "4"
 
 
-@pytest.mark.parametrize("values", [[], [[1.0, 2.0]], 3.0])
-def test_rejects_what_is_not_a_vector(values):
-    with pytest.raises(ValueError, match="must be a vector of at least one"):
-        mean_and_interval(values)
-
-
-@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, np.nan])
-def test_rejects_confidence(confidence):
-    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\)"):
-        mean_and_interval([1.0, 2.0], confidence)
+@pytest.mark.parametrize(
+    ("values", "confidence", "sentence"),
+    [
+        *((values, 0.9, "be a vector of at least one") for values in ([], [[1.0, 2.0]], 3.0)),
+        *(([1.0, 2.0], x, r"confidence must be in \(0, 1\)") for x in (0.0, 1.0, 95.0, np.nan)),
+    ],
+)
+def test_refusals(values, confidence, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        mean_and_interval(values, confidence)
 
 
 @pytest.mark.parametrize(

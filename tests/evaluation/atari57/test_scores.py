@@ -1,17 +1,20 @@
-"""The published data, and the sentences that a user's file gets."""
+"""57 games, the published data, and the sentences that a user's file gets."""
 
 from pathlib import Path
 
+import ale_py.roms
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrax import evaluation
+from retrax.environments.atari import games
 from retrax.evaluation.atari57 import (
     GAMES,
     REGIMES,
     ale_id,
+    game_slug,
     load_headlines,
     load_scores,
     read_scores,
@@ -196,3 +199,48 @@ def test_what_spreadsheets_write_is_read(file):
     text = "\r\n".join(["game, score", *complete(" 4"), "", ""])
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
     np.testing.assert_array_equal(read_scores(file, "noop")["mine"], np.full((1, 57), 4.0))
+
+
+def test_fifty_seven_in_order():
+    assert len(GAMES) == len(set(GAMES)) == 57
+    assert list(GAMES) == sorted(GAMES)
+
+
+def test_ids_are_those_of_the_installed_roms():
+    playable = games()
+    assert set(map(ale_id, GAMES)) <= set(playable)
+    roms = {slug: playable[ale_id(slug)] for slug in GAMES}
+    assert set(roms.values()) <= set(ale_py.roms.get_all_rom_ids())
+    assert all(rom == slug.replace("-", "_") for slug, rom in roms.items())
+    assert all(ale_py.roms.get_rom_path(rom).exists() for rom in roms.values())
+
+
+def test_there_and_back():
+    assert [game_slug(ale_id(slug)) for slug in GAMES] == list(map(game_slug, GAMES)) == list(GAMES)
+    by_hand = ["ALE/MsPacman-v5", "ALE/UpNDown-v5", "ALE/KungFuMaster-v5", "ALE/Jamesbond-v5"]
+    slugs = ["ms-pacman", "up-n-down", "kung-fu-master", "jamesbond"]
+    assert list(map(ale_id, slugs)) == by_hand
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("pacman", "ms-pacman"),
+        ("ms_pacman", "ms-pacman"),
+        ("Pong", "pong"),
+        ("ALE/Pong-v4", "ALE/Pong-v5"),
+    ],
+)
+def test_others_are_refused_with_a_hint(name, hint):
+    for function in (game_slug, ale_id):
+        sentence = rf"{name!r} is not one of the 57 games \(did you mean"
+        with pytest.raises(ValueError, match=sentence):
+            function(name)
+    with pytest.raises(ValueError, match=rf"did you mean {hint}\?"):
+        game_slug(name)
+
+
+def test_a_game_of_ale_that_is_none_of_the_57():
+    assert "ALE/Adventure-v5" in games()
+    with pytest.raises(ValueError, match="not one of the 57 games"):
+        game_slug("ALE/Adventure-v5")

@@ -25,17 +25,13 @@ SCORES = hnp.arrays(
 
 
 def test_normalised_by_hand():
-    """Random 10, human 30: 50 is twice what the human is above random."""
-    found = human_normalised(
-        np.array([[10.0, 30.0, 50.0, 0.0]]), np.full(4, 10.0), np.full(4, 30.0)
-    )
-    np.testing.assert_array_equal(found, [[0.0, 1.0, 2.0, -0.5]])
-
-
-def test_a_human_below_random_does_not_turn_the_order_round():
-    scores = np.array([[5.0], [20.0], [80.0]])
-    found = human_normalised(scores, np.array([20.0]), np.array([15.0]))
-    np.testing.assert_array_equal(found[:, 0], [-3.0, 0.0, 12.0])
+    """50 is twice what the human is above random; a human below it does not turn the order."""
+    for random, human, scores, expected in (
+        (10.0, 30.0, [10.0, 30.0, 50.0, 0.0], [0.0, 1.0, 2.0, -0.5]),
+        (20.0, 15.0, [5.0, 20.0, 80.0], [-3.0, 0.0, 12.0]),
+    ):
+        limits = np.full(len(scores), random), np.full(len(scores), human)
+        np.testing.assert_array_equal(human_normalised(np.array([scores]), *limits), [expected])
 
 
 def test_a_human_at_random_is_refused():

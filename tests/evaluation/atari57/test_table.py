@@ -34,14 +34,11 @@ def compared(regime, statistic):
         yield entry.algorithm, ours[statistic], entry.printed[statistic]
 
 
-def test_the_tables_have_the_papers_rows():
-    sizes = {regime: len(list(compared(regime, "median"))) for regime in REGIMES}
-    assert sizes == {"noop": 11, "human_start": 12}
-
-
-@pytest.mark.parametrize("regime", REGIMES)
-def test_medians_are_the_printed_ones(regime):
-    for algorithm, ours, printed in compared(regime, "median"):
+@pytest.mark.parametrize(("regime", "size"), [("noop", 11), ("human_start", 12)])
+def test_medians_are_the_printed_ones(regime, size):
+    found = list(compared(regime, "median"))
+    assert len(found) == size
+    for algorithm, ours, printed in found:
         assert round(ours, 2) == printed, algorithm
 
 
