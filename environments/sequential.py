@@ -125,7 +125,7 @@ class SequentialVector:
         number = {tuple(np.ravel(action).tolist()): i for i, action in enumerate(known)}
         numbers = [number.get(tuple(np.ravel(action).tolist()), -1) for action in given]
         if -1 in numbers:
-            raise RefusedError(f"action {(t := numbers.index(-1))} is {given[t]}, not an action.")
+            raise RefusedError(f"action {(t := numbers.index(-1))} is {given[t]}: no such action.")
         return found, np.array(numbers, np.int32)
 
     def state(self) -> dict[str, Any]:

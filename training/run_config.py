@@ -80,7 +80,7 @@ NO_WORKERS = WorkerOptions()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """One training run. What is None comes from the agent's entry: see `resolve`."""
+    """One training run. `resolve` replaces fields that are None by the agent's defaults."""
 
     agent: str
     """The name of a registered agent, or `package.module:NAME` of an `AgentEntry`."""

@@ -173,7 +173,7 @@ class Config:
 
     @property
     def evaluation_average_decay(self) -> float:
-        """Of the average that evaluation acts with (`evaluates_average`): 0, none, unless asked."""
+        """Decay of the average with which evaluation acts (`evaluates_average`); 0: no average."""
         return self.average_decay if self.exploit_average else 0.0
 
     def __post_init__(self) -> None:
@@ -185,7 +185,7 @@ class Config:
 
     @classmethod
     def atari(cls) -> "Config":
-        """`paper_atari` whose steps shrink less with the mean over a batch (docs/results/gpu)."""
+        """`paper_atari`, but steps shrink less with the mean over a batch (docs/results/gpu)."""
         return cls(
             average_decay=0.99,
             learning_rate=2.5e-4,
@@ -197,9 +197,9 @@ class Config:
 
     @classmethod
     def atari_laptop(cls) -> "Config":
-        """`atari` with half the channels and units, and replayed batches of 4 segments for 16.
+        """`atari` with half the channels and units, and replayed batches of 4 segments, not 16.
 
-        So there are four times as many updates, and 450 steps/s on one core (docs/results/atari).
+        This gives four times as many updates, and 450 steps/s on one core (docs/results/atari).
         """
         atari = cls.atari()
         return dataclasses.replace(
@@ -243,8 +243,8 @@ class Config:
     def small(cls, **changes: Any) -> "Config":
         """For tiny tasks with discrete actions: minutes on two cores.
 
-        All values are ours but the length of segments: with half of it, CartPole falls back after
-        it was solved.
+        All values are ours except the length of segments. With half of it, CartPole falls back
+        after it was solved.
         """
         replay = dataclasses.replace(
             _ATARI_REPLAY, replay_ratio=8.0, capacity=6_250, min_rows=500, batch_size=_SMALL_BATCH

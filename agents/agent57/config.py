@@ -307,9 +307,9 @@ class Config:
 
     @classmethod
     def small_long(cls) -> "Config":
-        """`small` with a larger replay, for long episodes: its 5,000 rows are ten of Acrobot-v1.
+        """`small` with a larger replay, for long episodes: 5,000 rows are ten of Acrobot-v1.
 
-        Where episodes are short, so much experience hides what was found only once.
+        Where episodes are short, a large replay hides what was found only once.
         """
         small = cls.small()
         replay = dataclasses.replace(small.replay, capacity=_LONG_EPISODES_CAPACITY)

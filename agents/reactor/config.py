@@ -135,7 +135,7 @@ class Config:
     def paper_workers(cls) -> "Config":
         """The paper's agent for one of its 10 workers around a parameter server (3.5).
 
-        Replay, batches of 4 and acting steps per update are per worker; momentum is 0 for
+        Replay, batches of 4 and acting steps per update are per worker; momentum is 0 because of
         the asynchrony. The target network is copied every 1000 updates of the server. The capacity
         is unspecified in the paper; our choice: a tenth of `paper`'s.
         """

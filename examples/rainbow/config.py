@@ -18,8 +18,8 @@ _REPLAY = ReplayConfig(
 class Config:
     """Rainbow. The defaults are those of Hessel et al. 2018, table 1, for Atari.
 
-    Four of the table's frames are an agent step, and four of these an update. Not the table's are
-    the clipped gradient (of the dueling network's paper) and the replay's uniform fraction.
+    The table counts frames: four frames are an agent step, four steps an update. The clipped
+    gradient (of the dueling network's paper) and the replay's uniform fraction are not in it.
 
     Attributes:
       n_step: N of the N-step returns.
@@ -32,10 +32,10 @@ class Config:
       epsilon_steps: time steps of all environments in which epsilon decreases linearly from 1.
       importance_exponent: beta of the importance weights at the first update.
       importance_updates: updates in which beta increases linearly to 1.
-      learning_rate: Adam's.
-      adam_epsilon: Adam's.
+      learning_rate: Adam's learning rate.
+      adam_epsilon: Adam's epsilon.
       target_update_period: updates between copies into the target network.
-      hidden_size: units of the hidden layer of each stream and, for vectors, of the one before.
+      hidden_size: units of the hidden layer of each stream and, for vectors, of the layer before.
       replay: its importance_exponent must be 1, since the agent anneals beta.
     """
 
