@@ -1,4 +1,4 @@
-"""The sliding-window bandit against a list of all pulls."""
+"""The sliding-window bandit against a list of all pulls, and the family of its arms."""
 
 import jax
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from retrax.agents.agent57 import bandit
+from retrax.agents.agent57 import bandit, families
 
 update = jax.jit(bandit.update)
 choose = jax.jit(bandit.choose, static_argnames=("num_arms", "bonus", "epsilon"))
@@ -32,19 +32,43 @@ def test_greedy_choice_is_the_definition(pulls, window):
     np.testing.assert_allclose(bounds[arm], bounds.max(), rtol=1e-6)
 
 
-def test_bounds_by_hand():
+THREE = [(0, 1.0), (1, 2.3), (0, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("pulls", "window", "counts", "means"),
+    [
+        (THREE, 10, [2, 1], [2, 2.3]),
+        # Public windows write count[t mod window, arm] and never clear the slot's earlier arm.
+        ([(0, 100.0), (1, 1.0), (1, 2.0), (1, 3.0)], 3, [0, 3], [0, 2]),
+        # A first reset that feeds a return of 0, as one public bandit does, would show here.
+        ([], 4, [0, 0], [0, 0]),
+    ],
+)
+def test_statistics_by_hand(pulls, window, counts, means):
+    found = bandit.statistics(after(pulls, window), 2)
+    np.testing.assert_allclose(found, [counts, means], rtol=1e-6)
+
+
+def test_choices_by_hand():
     """Arm 0 paid 1 and 3, arm 1 paid 2.3: 2 + 1 / sqrt(2) = 2.71 is less than 2.3 + 1."""
-    state = after([(0, 1.0), (1, 2.3), (0, 3.0)], 10)
-    counts, means = bandit.statistics(state, 2)
-    np.testing.assert_allclose(counts, [2, 1])
-    np.testing.assert_allclose(means, [2, 2.3], rtol=1e-6)
-    arms = [
-        choose(jax.random.key(0), state, num_arms=2, bonus=b, epsilon=0.0) for b in (0.0, 1.0, 9.0)
-    ]
-    assert arms == [1, 1, 1]
-    state = after([(0, 1.0), (1, 2.3), (0, 3.8)], 10)
-    assert choose(jax.random.key(0), state, num_arms=2, bonus=0.0, epsilon=0.0) == 0
-    assert choose(jax.random.key(0), state, num_arms=2, bonus=1.0, epsilon=0.0) == 1
+    richer = [*THREE[:2], (0, 3.8)]
+    for pulls, arms in ((THREE, {0.0: 1, 1.0: 1, 9.0: 1}), (richer, {0.0: 0, 1.0: 1})):
+        for bonus, arm in arms.items():
+            options = {"num_arms": 2, "bonus": bonus, "epsilon": 0.0}
+            assert choose(jax.random.key(0), after(pulls, 10), **options) == arm
+
+
+@pytest.mark.parametrize(
+    ("pulls", "arm"),
+    [
+        ([(0, 1.0), (1, -5.0), (2, 4.0), (2, 0.0), (1, -1.0)], 2),
+        ([(1, -5.0)], 1),  # arms without entries are not the best
+        ([], 0),
+    ],
+)
+def test_best_arm_has_the_largest_mean_without_a_bonus(pulls, arm):
+    assert bandit.best(after(pulls, 10), 4) == arm
 
 
 @pytest.mark.parametrize(("first", "expected"), [(0, [0, 1, 2, 3]), (7, [3, 0, 1, 2])])
@@ -56,28 +80,6 @@ def test_each_arm_is_pulled_once_at_first(first, expected):
         state = update(state, arm, np.float32(number))
         arms.append(int(arm))
     assert arms == expected
-
-
-def test_old_entries_leave_the_window_whichever_arm_they_were():
-    """Public windows write count[t mod window, arm] and never clear the slot's earlier arm."""
-    state = after([(0, 100.0), (1, 1.0), (1, 2.0), (1, 3.0)], 3)
-    counts, means = bandit.statistics(state, 2)
-    np.testing.assert_allclose(counts, [0, 3])
-    np.testing.assert_allclose(means, [0, 2])
-
-
-def test_nothing_is_paid_before_the_first_pull():
-    """A first reset that feeds a return of 0, as one public bandit does, would show here."""
-    counts, means = bandit.statistics(bandit.init(4), 3)
-    assert not counts.any()
-    assert not means.any()
-    assert bandit.best(bandit.init(4), 3) == 0
-
-
-def test_best_arm_has_the_largest_mean_without_a_bonus():
-    state = after([(0, 1.0), (1, -5.0), (2, 4.0), (2, 0.0), (1, -1.0)], 10)
-    assert bandit.best(state, 4) == 2
-    assert bandit.best(after([(1, -5.0)], 10), 4) == 1, "arms without entries are not the best"
 
 
 @settings(max_examples=20, deadline=None)
@@ -99,3 +101,36 @@ def test_best_of_all_has_the_largest_mean_over_all_windows(pulls):
         assert arm == 0
         return
     np.testing.assert_allclose(means[int(arm)], max(means.values()), rtol=1e-6)
+
+
+# The arms' weights and discounts: their values, and the errata of the printed formulas
+
+
+def test_paper_families_are_the_formulas_and_have_the_known_values():
+    beta = families.intrinsic_weights(32, 0.3)
+    gamma = families.agent57_discounts(32, 0.9999, 0.997, 0.99)
+    formulas = oracles.agent57_family(32).T
+    np.testing.assert_allclose(beta, formulas[0], rtol=1e-6)
+    np.testing.assert_allclose(1 - gamma, 1 - formulas[1], rtol=1e-3)
+    known = {0: 0, 8: 0.0028, 12: 0.0358, 15: 0.15, 18: 0.2642, 24: 0.2993, 31: 0.3}
+    for j, value in known.items():
+        assert abs(beta[j] - value) < 5e-5
+    start = [0.9999, 0.999896, 0.9998, 0.99845, 0.9971, 0.997004, 0.997, 0.997, 0.997, 0.996839]
+    np.testing.assert_allclose(gamma[:10], start, atol=1e-6)
+    np.testing.assert_allclose(gamma[-3:], [0.990994, 0.99051, 0.99], atol=1e-6)
+
+
+@pytest.mark.parametrize("num_arms", [2, 3, 4, 5, 8, 16, 32, 64])
+def test_families_of_any_size_are_monotone(num_arms):
+    beta = families.intrinsic_weights(num_arms, 0.3)
+    gamma = families.agent57_discounts(num_arms, 0.999, 0.99, 0.9)
+    ngu = families.ngu_discounts(num_arms, 0.997, 0.99)
+    assert beta.shape == gamma.shape == ngu.shape == (num_arms,)
+    assert (np.diff(beta) >= 0).all()
+    assert (np.diff(gamma) <= 0).all()
+    assert (np.diff(ngu) < 0).all()
+    np.testing.assert_allclose([beta[0], beta[-1]], [0, 0.3])
+    np.testing.assert_allclose(gamma[0], 0.999)
+    np.testing.assert_allclose([ngu[0], ngu[-1]], [0.997, 0.99])
+    if num_arms > 2:
+        np.testing.assert_allclose(gamma[-1], 0.9, rtol=1e-6)

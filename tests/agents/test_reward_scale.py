@@ -233,6 +233,7 @@ def test_mass_outside_of_an_end_is_reported(below, above, named):
     metrics = {"clipped_below_vmin": below, "clipped_above_vmax": above}
     advice = advise_on_support(d4pg.Config(vmin=-300.0, vmax=0.5), metrics)
     assert re.match(named, advice) if named else advice is None
+    assert [m.AGENT.advice for m in (reactor, d4pg, acer)] == [advise_on_support] * 2 + [None]
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -243,9 +244,3 @@ def test_the_advice_is_not_what_is_set_already(scaled):
     assert ("scale_rewards" in advice) != scaled
     # Returns at the ends are not outside.
     assert advise_on_support(config, {"mass_at_vmin": 0.5, "mass_at_vmax": 0.5}) is None
-
-
-def test_agents_with_a_support_give_the_advice():
-    assert reactor.AGENT.advice is advise_on_support
-    assert d4pg.AGENT.advice is advise_on_support
-    assert acer.AGENT.advice is None
