@@ -7,7 +7,6 @@ import shutil
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 FILE_ONLY = "file_only"  # `extra` of records that the console must not show
 
@@ -15,66 +14,51 @@ FILE_ONLY = "file_only"  # `extra` of records that the console must not show
 _run: contextvars.ContextVar[object] = contextvars.ContextVar("run", default=None)
 
 
-class _OfRun(logging.Filter):
-    """Keeps the records of a run's context, and those of contexts that have no run."""
+class _RunHandler(logging.Handler):
+    """Takes the records of a run's context, and those of contexts that have no run."""
 
-    def __init__(self, run: object):
+    def __init__(self, run: object, layout: str):
         super().__init__()
         self.run = run
+        self.setFormatter(logging.Formatter(layout))
 
     def filter(self, record: logging.LogRecord) -> bool:
         return _run.get() in (None, self.run)
 
 
-class _StderrHandler(logging.StreamHandler):
-    """Writes to the current `sys.stderr`, which a progress bar replaces."""
-
-    @property
-    def stream(self) -> Any:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, stream: Any) -> None:
-        """Ignored: the base class sets it once."""
-
-
-class _TerminalFormatter(logging.Formatter):
-    """Breaks lines between words; a terminal breaks them anywhere."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        if not sys.stderr.isatty():
-            return text
-        wrapper = textwrap.TextWrapper(
-            shutil.get_terminal_size().columns,
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        return "\n".join(map(wrapper.fill, text.splitlines()))
-
-
-class _FileHandler(logging.FileHandler):
+class _File(_RunHandler):
     """A file that may be on a full disk: one sentence on stderr, and the run continues."""
 
-    _has_failed = False
+    def __init__(self, run: object, path: Path):
+        super().__init__(run, "%(asctime)s %(levelname)s %(message)s")
+        self._path, self._has_failed = path.absolute(), False
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            super().emit(record)
-        except OSError:  # of opening the file; others go to `handleError` already
-            self.handleError(record)
+            with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(f"{self.format(record)}\n")
+        except OSError as error:
+            if not self._has_failed:
+                self._has_failed = True
+                reason = error.strerror or error
+                sys.stderr.write(f"retrax: {self._path} cannot be written: {reason}.\n")
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        if not self._has_failed:
-            self._has_failed = True
-            error = sys.exc_info()[1]
-            reason = getattr(error, "strerror", None) or error
-            sys.stderr.write(f"retrax: {self.baseFilename} cannot be written: {reason}.\n")
 
-    def close(self) -> None:
+class _Console(_RunHandler):
+    """The current `sys.stderr`, which a progress bar replaces; without tracebacks."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info or getattr(record, FILE_ONLY, False):
+            return
+        text = self.format(record)
+        if sys.stderr.isatty():  # a terminal breaks lines anywhere, this between words
+            width = shutil.get_terminal_size().columns
+            wrapper = textwrap.TextWrapper(
+                width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            )
+            text = "\n".join(map(wrapper.fill, text.splitlines()))
         with contextlib.suppress(OSError):
-            super().close()
+            sys.stderr.write(f"{text}\n")
 
 
 def setup_log(directory: Path, *, console: bool = True) -> logging.Logger:
@@ -89,14 +73,9 @@ def setup_log(directory: Path, *, console: bool = True) -> logging.Logger:
     close_log(logger)
     run = object()
     _run.set(run)
-    file = _FileHandler(directory / "log.txt", encoding="utf-8", delay=True)
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    shown = _StderrHandler()
-    shown.setFormatter(_TerminalFormatter("%(message)s"))
-    shown.addFilter(lambda record: not (record.exc_info or getattr(record, FILE_ONLY, False)))
-    for handler in (file, shown)[: 1 + console]:
-        handler.addFilter(_OfRun(run))
-        logger.addHandler(handler)
+    logger.addHandler(_File(run, directory / "log.txt"))
+    if console:
+        logger.addHandler(_Console(run, "%(message)s"))
     logger.setLevel(logging.INFO)
     logger.propagate = False  # absl, which some libraries load, would print everything once more
     return logger
@@ -106,12 +85,8 @@ def close_log(logger: logging.Logger) -> None:
     """Closes the log that this context set up by `setup_log`. Calling it twice does no harm."""
     run = _run.get()
     _run.set(None)
-    for handler in [handler for handler in logger.handlers if run in _runs(handler)]:
+    ours = [handler for handler in logger.handlers if isinstance(handler, _RunHandler)]
+    closed = [handler for handler in ours if handler.run is run]
+    for handler in closed:
         logger.removeHandler(handler)
-        handler.close()
-    logger.propagate = not any(map(_runs, logger.handlers))
-
-
-def _runs(handler: logging.Handler) -> list[object]:
-    """The run that a handler of `setup_log` is of; none for the program's own handlers."""
-    return [each.run for each in handler.filters if isinstance(each, _OfRun)]
+    logger.propagate = len(ours) == len(closed)
