@@ -57,17 +57,6 @@ def describe(
     ]
 
 
-def ending(counters: Counters, seconds: float, last_return: float, *, interrupted: bool) -> str:
-    """The last line of a run's log."""
-    trained = f"last training return {last_return:.3g}"
-    return (
-        f"{'Stopped' if interrupted else 'Finished'} at {counters.steps} steps and "
-        f"{counters.updates} updates, on average {rate(counters.steps / seconds)} steps/s and "
-        f"{rate(counters.updates / seconds)} updates/s with compiling and evaluations; "
-        f"{'no episode ended' if math.isnan(last_return) else trained}."
-    )
-
-
 class Progress:
     """Shows steps, rates, return and remaining time; expects the duration of the run once."""
 
@@ -349,4 +338,10 @@ class Recorder(contextlib.ExitStack):
 
     def end(self, counters: Counters, *, interrupted: bool) -> None:
         """The run has ended, with its last row."""
-        _log.info(ending(counters, self.seconds, self.last_return, interrupted=interrupted))
+        seconds, trained = self.seconds, f"last training return {self.last_return:.3g}"
+        _log.info(
+            f"{'Stopped' if interrupted else 'Finished'} at {counters.steps} steps and "
+            f"{counters.updates} updates, on average {rate(counters.steps / seconds)} steps/s and "
+            f"{rate(counters.updates / seconds)} updates/s with compiling and evaluations; "
+            f"{'no episode ended' if math.isnan(self.last_return) else trained}."
+        )

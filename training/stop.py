@@ -6,20 +6,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Protocol
 
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 1.0
-
-
-class StopEvent(Protocol):
-    """What a loop watches; `threading.Event` is one."""
-
-    def is_set(self) -> bool:
-        """Whether the loop must end."""
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Sleeps until the event is set, at most `timeout` seconds; whether it is set."""
+StopEvent = threading.Event  # what a loop watches
 
 
 class EitherStop(threading.Event):
