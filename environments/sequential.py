@@ -102,7 +102,7 @@ class SequentialVector:
 
         Args:
           observations: as an environment returns them, batched: trees of arrays.
-          actions: as an environment takes them. Continuous ones are clipped.
+          actions: as an environment takes them. Continuous ones are not clipped.
 
         Raises:
           ValueError: an observation does not fit its space, or an action is none of the space.
@@ -119,8 +119,7 @@ class SequentialVector:
                 raise RefusedError(f"observation{error.where} {t} {error.what}.") from error
         given = np.asarray(actions)
         if not isinstance(taken, specs.DiscreteArray):
-            flat = given.reshape(len(given), -1).astype(taken.dtype)
-            return found, np.clip(flat, taken.minimum, taken.maximum)
+            return found, given.reshape(len(given), -1)
         known = self._act(np.arange(taken.num_values, dtype=np.int32))
         number = {tuple(np.ravel(action).tolist()): i for i, action in enumerate(known)}
         numbers = [number.get(tuple(np.ravel(action).tolist()), -1) for action in given]

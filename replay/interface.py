@@ -60,17 +60,15 @@ class Replay(Protocol):
     metric_names: tuple[str, ...]
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
-        """Draws the sequences of the next call of updates; None if none is due.
+        """Draws the sequences of the next call of updates, which counts as made from then on.
 
-        Takes in the rows that have arrived, and waits up to `timeout` seconds for more while no
-        call is due. The call counts as made from then on.
+        None if no call becomes due within `timeout` seconds.
         """
 
     def set_priorities(self, keys: Any, priorities: np.ndarray) -> None:
-        """Sets priorities `[B]`, at least 0; those of overwritten sequences are ignored.
+        """Sets priorities `[B]`; those of overwritten sequences are ignored.
 
-        Raises:
-          ValueError: a priority is NaN, infinite or negative; nothing is set then.
+        ValueError if one is NaN, infinite or negative; nothing is set then.
         """
 
     def metrics(self, keys: Any) -> dict[str, float]:
@@ -85,10 +83,8 @@ class Replay(Protocol):
     def restore(self, state: Any, counters: Mapping[str, int]) -> None:
         """Restores the state of a replay that was made with the same arguments.
 
-        `counters` has `steps`, `updates` and `learning_since` when the state was saved.
-
-        Raises:
-          ValueError: the state is of another kind of replay.
+        `counters` has `steps`, `updates` and `learning_since` when the state was saved. ValueError
+        if the state is of another kind of replay.
         """
 
     def close(self) -> None:
@@ -99,11 +95,9 @@ class Writer(Protocol):
     """An actor's side of a replay: takes the rows of some environments."""
 
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
-        """Writes one row of each environment, in time order.
+        """Writes one row of each environment: NumPy arrays `[n, ...]`, in time order, all extras.
 
-        Args:
-          rows: NumPy arrays `[n, ...]`, all extras included, in the order of the environments.
-          new_priority: of new sequences, where the replay does not choose it itself.
+        New sequences get a priority, where the replay does not choose it itself.
         """
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -134,13 +134,9 @@ class LocalReplay:
 
     def status(self) -> ReplayStatus:
         """Exact counts; `new_priority` is 1, and writers ignore it."""
-        return ReplayStatus(
-            num_rows=self.store.num_rows,
-            num_sequences=self.store.num_sequences,
-            steps=self.schedule.steps,
-            learning_since=self.schedule.learning_since,
-            new_priority=1.0,
-        )
+        store, schedule = self.store, self.schedule
+        counts = store.num_rows, store.num_sequences, schedule.steps, schedule.learning_since
+        return ReplayStatus(*counts, new_priority=1.0)
 
     def state(self) -> dict[str, Any]:
         """State of the store, all rows included, and of the schedule."""
@@ -172,13 +168,13 @@ class LocalReplay:
         )
 
 
-class _LocalWriter:
-    def __init__(self, replay: LocalReplay, environments: np.ndarray):
-        self._replay, self._environments = replay, environments
+class _LocalWriter(NamedTuple):
+    replay: LocalReplay
+    environments: np.ndarray
 
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Ignores the priority: the selector chooses it."""
-        self._replay.add(rows, self._environments)
+        self.replay.add(rows, self.environments)
 
     def close(self) -> None:
         pass

@@ -11,7 +11,9 @@ from .interface import PeerLost, Stopped, WaitTimeout, never
 from .packing import SequencePacking
 from .peer import Answer, Peer, check_greeting
 
-CHUNK_ROWS, MAX_CHUNKS = 32, 2  # the defaults of a writer
+CHUNK_ROWS = 32  # of each environment, which are sent at once
+MAX_CHUNKS = 2  # that are not taken in: `write` waits
+_CHUNK_SECONDS = 0.05  # after these, the next `write` sends fewer rows
 _HOLD_SECONDS = 1.0  # for which the node holds a chunk back before it answers
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
 _PAUSE_SECONDS = 0.1  # before a node that died is called again
@@ -32,9 +34,6 @@ class NodeWriter:
         sequence: SequenceSpec,
         *,
         environments: Sequence[int],
-        chunk_rows: int = CHUNK_ROWS,
-        chunk_seconds: float = 0.05,
-        max_chunks: int = MAX_CHUNKS,
         stop: Callable[[], bool] = never,
         max_wait: float = 600.0,
     ):
@@ -45,21 +44,14 @@ class NodeWriter:
           environment_spec: of one environment.
           sequence: of the node's replay.
           environments: their numbers among all environments of the program, 0 ...
-          chunk_rows: rows of each environment that are sent at once.
-          chunk_seconds: after these, the next `write` sends fewer.
-          max_chunks: at least 1; `write` waits while so many are not taken in.
           stop: called twice a second while the writer waits.
           max_wait: seconds that rows may wait for the node.
 
-        Raises:
-          ValueError: the node's rows have another layout, or it has not all these environments.
-          Stopped: `stop()` became true.
-          WaitTimeout: the node did not answer.
+        ValueError if the node's rows have another layout, or it has not all these environments.
         """
         self._peer, self._environments = peer, list(environments)
         self._packing = SequencePacking(environment_spec, sequence)
-        self._chunk_rows, self._chunk_seconds = chunk_rows, chunk_seconds
-        self._max_rows, self._stop, self._max_wait = max_chunks * chunk_rows, stop, max_wait
+        self._stop, self._max_wait = stop, max_wait
         check_greeting(peer, self._packing, max(self._environments) + 1)
         self._writer = time.time_ns()
         self._number = 0  # of the first row that was sent
@@ -69,12 +61,11 @@ class NodeWriter:
         self._sent_at = time.monotonic()
 
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
-        """Writes rows, waiting while `max_chunks` are not taken in; ignores the priority.
+        """Writes rows, waiting while too many are not taken in; ignores the priority.
 
         Raises:
           ValueError: rows do not match the spec or the number of environments.
-          Stopped: `stop()` became true while the node took nothing.
-          WaitTimeout: the node took nothing for `max_wait` seconds.
+          Stopped, WaitTimeout: the node took nothing until `stop()`, or for `max_wait` seconds.
         """
         packed = np.concatenate(self._packing.pack(rows), axis=-1)
         if len(packed) != len(self._environments):
@@ -82,8 +73,8 @@ class NodeWriter:
                 f"rows must be of {len(self._environments)} environments, got {len(packed)}."
             )
         self._rows.append(packed)
-        late = time.monotonic() - self._sent_at >= self._chunk_seconds
-        if late or len(self._rows) % self._chunk_rows == 0:
+        late = time.monotonic() - self._sent_at >= _CHUNK_SECONDS
+        if late or len(self._rows) % CHUNK_ROWS == 0:
             self._send()
 
     def close(self) -> None:
@@ -98,7 +89,7 @@ class NodeWriter:
         started = time.monotonic()
         while not self._is_taken(0.0):
             in_flight = len(self._rows) + (0 if self._sent is None else len(self._sent))
-            if in_flight < self._max_rows:
+            if in_flight < MAX_CHUNKS * CHUNK_ROWS:
                 return
             if self._stop():
                 raise Stopped("Stopped while waiting for the replay to take rows.")

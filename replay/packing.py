@@ -21,9 +21,7 @@ _ALIGNMENT = 64  # of the arrays of a draw, as in shared memory
 class Packing:
     """Packs the leaves of trees of arrays, of which `spec` has the `jax.ShapeDtypeStruct`s.
 
-    Attributes:
-      dtype: structured, one aligned field for each leaf; padding between fields is 0.
-      layout: a hash of names, dtypes and shapes.
+    They are aligned fields of `dtype`, with zeros between them; `layout` is its hash.
     """
 
     def __init__(self, spec: Any):
@@ -128,9 +126,8 @@ class SequencePacking:
     A draw is one buffer, which another process can read in place.
 
     Attributes:
-      sequence: how sequences are cut.
+      sequence, before: how sequences are cut; see `Windows.before`.
       parts: the packing of rows and, if there are any, of these extras.
-      before: rows that a sequence needs before its first one, for stacks of frames.
       row_bytes: of a row, all extras included.
       layout: a hash of the layouts of the parts, and of how sequences are cut.
     """
@@ -177,13 +174,10 @@ class SequencePacking:
         return mask
 
     def unpack(self, packed: Sequence[np.ndarray]) -> tuple[Row, np.ndarray]:
-        """The sequences of packed rows: views, but for stacks of frames; and their `mask`.
+        """The sequences of packed parts: views, but for stacks of frames; and their `mask`.
 
-        Args:
-          packed: uint8 `[B, before + T+1, bytes]` and, of the first rows' extras, `[B, bytes]`.
-
-        Returns:
-          Rows `[B, T+1, ...]`, with extras of the first row `[B, ...]`; and the mask `[B, T+1]`.
+        From uint8 `[B, before + T+1, bytes]` and, of the first rows' extras, `[B, bytes]` to rows
+        `[B, T+1, ...]`, with extras of the first row `[B, ...]`.
         """
         longer, *first = [x.unpack(part) for x, part in zip(self.parts, packed, strict=True)]
         rows: Row = jax.tree.map(lambda x: x[:, self.before :], longer)

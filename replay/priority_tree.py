@@ -43,9 +43,6 @@ class ContextualPriorityTree:
 
     Counts are integers and masses are recomputed from children, so rounding errors do not
     accumulate. Every operation takes `O(n log capacity)`; memory is 48 to 88 bytes per slot.
-
-    Attributes:
-      counts: by slot, above 0 where it is present.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -57,7 +54,7 @@ class ContextualPriorityTree:
         self._mass = np.zeros(2 * self._leaves)  # c * m, and 0 where m is unknown
         self._left = np.zeros(self._leaves)  # probability of the left child
         self._slots = slice(self._leaves, self._leaves + capacity)
-        self.counts = self._count[self._slots]
+        self.counts = self._count[self._slots]  # by slot, above 0 where it is present
         self._shifts = np.arange(self._depth + 1)[:, None]
 
     @property
@@ -71,10 +68,7 @@ class ContextualPriorityTree:
         return float(self._mass[1])
 
     def assign(self, slots: np.ndarray, present: bool | None, powers: np.ndarray | None) -> None:
-        """Makes distinct slots present or absent; None if they are present.
-
-        Powers of priorities are None if they are unknown.
-        """
+        """Makes distinct slots present or absent, or leaves them so; unknown powers are None."""
         leaves = slots + self._leaves
         self._mass[leaves] = 0.0 if powers is None else powers
         # A large batch reaches most nodes of the upper levels many times.

@@ -55,12 +55,7 @@ class RemoteReplay:
     ):
         """Waits for the `ReplayNode`; `ahead` is the number of requests before draws are needed.
 
-        Other arguments are as in its `LocalReplay`.
-
-        Raises:
-          ValueError: the node's rows have another layout.
-          Stopped: the program stops before the node answers.
-          WaitTimeout: the node did not answer.
+        Other arguments are as in its `LocalReplay`; ValueError if its rows have another layout.
         """
         self._peer, self._sequence, self._config, self._ahead = peer, sequence, config, ahead
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)

@@ -27,10 +27,7 @@ def sample_shapes(
     *,
     num_envs: int,
 ) -> list[Sample]:
-    """All samples that a replay may return, as `jax.ShapeDtypeStruct`s.
-
-    First that of a replayed batch; with on-policy updates, then that of the newest sequences.
-    """
+    """See `Replay.shapes`."""
     sizes = [config.draw_size] + [num_envs] * config.on_policy
     return [sample_shape(environment_spec, sequence, size) for size in sizes]
 

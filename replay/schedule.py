@@ -31,13 +31,11 @@ class UpdateSchedule:
 
     def __init__(self, config: ReplayConfig, *, num_envs: int, seed: int):
         """Starts at 0 time steps of `num_envs` environments; `seed` is for the Poisson draws."""
-        self.updates = 0
-        self.learning_since = -1
-        self._config = config
-        self._in_rounds = config.pace == "rounds"
+        self._config, self._in_rounds = config, config.pace == "rounds"
         self._mean_replays = config.replay_ratio * num_envs / config.batch_size
         self._rng = np.random.default_rng([seed, _POISSON_STREAM])
-        self.steps = self.rounds = 0
+        self.steps = self.updates = self.rounds = 0
+        self.learning_since = -1
         self._newest, self._replayed = False, 0  # updates that this round still has to make
 
     def observe(self, *, steps: int, rows: int, sequences: int, rounds: int) -> None:

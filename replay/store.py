@@ -160,7 +160,7 @@ class SequenceStore:
         return self.packing.unpack(self._packed(slots, np.ones(len(slots))).parts)
 
     def starts(self, slots: np.ndarray) -> np.ndarray:
-        """The row at which each slot's sequence begins, counted from its environment's very first.
+        """The rows at which slots' sequences begin, counted from their environments' very first.
 
         int64 `[B]`, -1 where there is no sequence. It changes when the slot is overwritten.
         """
@@ -170,7 +170,7 @@ class SequenceStore:
     def set_priorities(
         self, slots: np.ndarray, priorities: np.ndarray, starts: np.ndarray | None = None
     ) -> None:
-        """Sets priorities `[B]` of slots `[B]`: all, or those that still begin at `starts`."""
+        """Sets priorities `[B]` of slots `[B]`, or of those that still begin at `starts`."""
         kept = None if starts is None else self.starts(slots) == starts
         self._selector.set_priorities(slots, priorities, kept)
 

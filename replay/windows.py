@@ -20,35 +20,22 @@ class Windows(NamedTuple):
     A sequence can start at every P-th row. The start k P of environment e has slot e L + k mod L.
     Where sequences must not cross episodes, an episode begins at a multiple of P, and its end
     completes the sequences that reach it.
-
-    Attributes:
-      length: T + 1.
-      period: P.
-      before: rows that a sequence needs before its first one, for stacks of frames.
-      num_rows: C, a multiple of P; 0 where there are no rings.
-      num_slots: L, at least C / P.
     """
 
-    length: int
-    period: int
-    before: int
-    num_rows: int = 0
-    num_slots: int = 0
-
-    @classmethod
-    def of_rows(cls, sequence: SequenceSpec) -> "Windows":
-        """The windows over a stream of rows."""
-        return cls(sequence.length, sequence.period, sequence.frame_stack - 1)
+    length: int  # T + 1
+    period: int  # P
+    before: int  # rows that a sequence needs before its first one, for stacks of frames
+    num_rows: int = 0  # C, a multiple of P; 0 where there are no rings
+    num_slots: int = 0  # L, at least C / P
 
     @classmethod
     def of(cls, sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> "Windows":
         """The windows of a replay of E environments.
 
-        Raises:
-          ValueError: the capacity is too small for one sequence per environment, or for `min_rows`.
+        ValueError if the capacity is too small for one sequence per environment, or for `min_rows`.
         """
-        config, windows = config.for_environments(num_envs), cls.of_rows(sequence)
-        period, needed = sequence.period, windows.before + sequence.length
+        config, period = config.for_environments(num_envs), sequence.period
+        needed = (before := sequence.frame_stack - 1) + sequence.length
         rows = config.capacity // num_envs // period * period
         least = -(-needed // period) * period
         if rows < needed:
@@ -58,7 +45,7 @@ class Windows(NamedTuple):
                 f"{num_envs * least} in all, are needed."
             )
         slots = slots_per_environment(config.selector, rows // period)
-        return windows._replace(num_rows=rows, num_slots=slots)
+        return cls(sequence.length, period, before, rows, slots)
 
     def slots(self, environments: Any, starts: Any) -> Any:
         """The slots of the sequences that begin at `starts`."""

@@ -36,14 +36,14 @@ BUDGETS = {
     "losses": 1339,
     "networks": 1544,
     "agents": 4927,
-    "environments": 3890,
-    "replay": 3303,
-    "training": 3923,
+    "environments": 3889,
+    "replay": 3293,
+    "training": 3921,
     "device": 867,
     "evaluation": 2178,
     "command": 2394,
     "launchpad_programs": 3663,
-    "tests": 32907,
+    "tests": 32904,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

@@ -18,7 +18,7 @@ from ..agents.reward_scale import DISCOUNTED_SUM, logged_sums
 from ..datatypes import EnvironmentSpec, Row, VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..environments.sequential import SequentialVector
-from ..replay.logged import Episode, LoggedReplay, rows_of
+from ..replay.logged import Episode, LoggedReplay, array_of, numbers_of, rows_of
 from .learner import Learner
 from .loop import Loop
 from .run_config import RunConfig
@@ -76,12 +76,14 @@ def _converted(data: Any, number: int, environment: VectorEnvironment) -> Episod
             f"{type(data).__name__} has no {', '.join(missing)}."
         )
     observations, actions, rewards, terminations = (getattr(data, name) for name in names)
-    if isinstance(environment, SequentialVector):
+    if isinstance(environment, SequentialVector) and array_of(actions).size:
         try:
             observations, actions = environment.recorded(observations, actions)
         except Exception as error:  # of whatever stands in place of arrays
             raise ValueError(f"episode {number} does not fit the environment: {error}") from error
-    return Episode(observations, actions, rewards, terminations, getattr(data, "extras", {}))
+    return Episode(
+        observations, actions, rewards, terminations, getattr(data, "extras", None) or {}
+    )
 
 
 def _with_extras(
@@ -125,13 +127,9 @@ def _given(name: str, like: Any, episode: Episode, number: int, agent: str) -> n
             f"{agent} needs {name}, {why}: episode {number} must have it in its extras "
             f"([{len(episode.actions)}, {', '.join(map(str, like.shape))}])."
         )
-    array, shape = np.asarray(episode.extras[name]), (len(episode.actions), *like.shape)
-    if array.shape != shape or not np.isfinite(array).all():
-        raise ValueError(
-            f"the extra {name} of episode {number} must be finite numbers {[*shape]}, got "
-            f"{[*array.shape]}."
-        )
-    return np.concatenate([array, np.zeros_like(array[:1])]).astype(like.dtype)
+    shape, what = (len(episode.actions), *like.shape), f"extra {name} of episode {number}"
+    array = numbers_of(episode.extras[name], shape, like.dtype, what)
+    return np.concatenate([array, np.zeros_like(array[:1])])
 
 
 def _check_mu(mu: np.ndarray, actions: np.ndarray, number: int) -> None:

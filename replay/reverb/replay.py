@@ -1,19 +1,31 @@
-"""The learner's side of a replay over Reverb. `B` denotes the batch."""
+"""The learner's side of a replay over Reverb. `B` denotes the batch.
 
-from collections.abc import Mapping
-from typing import Any
+A batch of Reverb's is a `ReplaySample` of arrays `[B, ...]`: `info` has keys, probabilities and
+priorities of the items and the table's sizes when they were drawn, `data` their columns.
+"""
 
+import contextlib
+import functools
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
+from typing import Any, TypeVar
+
+import jax
 import numpy as np
 
 from ...datatypes import Sample
-from ..interface import Draw, ReplayStatus, WaitTimeout
+from ..interface import Draw, ReplayStatus, Stopped, WaitTimeout
 from ..rows import check_stored_as, sample_shapes, stored_as
 from ..selectors import LARGEST_PRIORITY, check_priorities, importance_weights
-from .reader import Reader
-from .tables import TABLE, Layout
-from .waiting import Server, ServerCalls
+from .library import reverb, tensorflow
+from .tables import TABLE, Layout, Server
 
 _CHECKPOINT = "reverb_checkpoint"
+_POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
+_CALLS_AHEAD = 16  # submitted, but not yet made
+_T = TypeVar("_T")
 
 
 class ReverbReplay:
@@ -121,3 +133,158 @@ class ReverbReplay:
         """Ends the threads."""
         self._reader.close()
         self._calls.close()
+
+
+class Reader:
+    """Reads batches of a table continuously: Reverb draws one ahead, and one is kept.
+
+    While the server is away the thread waits inside of Reverb, and continues when it is back. The
+    reader must be closed before a server in the same process is stopped: Reverb would keep its
+    thread.
+    """
+
+    def __init__(self, address: str, layout: Layout, *, batch_size: int, max_wait: float):
+        """Starts reading; waits `max_wait` seconds for the server at the start."""
+        self._closed = threading.Event()
+        self._server = Server(address, layout, stop=self._closed.is_set, max_wait=max_wait)
+        self._batch_size = batch_size
+        # Not a SimpleQueue: in Python 3.10 its `get(timeout=0)` seldom waits without end, when the
+        # thread loses the processor between the two looks at the clock.
+        self._results: queue.Queue[Any] = queue.Queue()
+        self._taken = threading.Semaphore(0)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="read Reverb", daemon=True)
+        self._thread.start()
+
+    def take(self, timeout: float) -> Any:
+        """The next batch, or None if there is none within `timeout` seconds.
+
+        Raises what ended the thread: WaitTimeout if no server answered for `max_wait` seconds,
+        ValueError if its table is missing or has another layout.
+        """
+        if self._error is None:
+            try:
+                result = self._results.get(timeout=max(timeout, 0.0))
+            except queue.Empty:
+                return None
+            if not isinstance(result, Exception):
+                self._taken.release()
+                return result
+            self._error = result
+        raise self._error
+
+    def close(self) -> None:
+        """Ends the thread, or leaves it if its server is gone."""
+        self._closed.set()
+        self._taken.release()
+        self._thread.join(3 * _POLL_SECONDS)
+
+    def _run(self) -> None:
+        with contextlib.suppress(Stopped):
+            try:
+                for batch in self._batches():
+                    self._results.put(batch)
+                    self._taken.acquire()
+            except Exception as error:
+                self._results.put(error)
+
+    def _batches(self) -> Iterator[Any]:
+        """Batches of B items out of Reverb's, which are smaller if nothing arrived for a while."""
+        pieces: list[Any] = []
+        for piece in self._pieces():
+            pieces.append(piece)
+            while (missing := self._batch_size - sum(len(each.info.key) for each in pieces)) <= 0:
+                joined = pieces[0]
+                if len(pieces) > 1:
+                    joined = jax.tree.map(lambda *x: np.concatenate(x), *pieces)
+                yield jax.tree.map(lambda x: x[: self._batch_size], joined)
+                rest = jax.tree.map(lambda x: x[self._batch_size :], joined)
+                pieces = [rest] if missing else []
+
+    def _pieces(self) -> Iterator[Any]:
+        wait = functools.partial(
+            self._server.retry, what="the replay's server", pause=_POLL_SECONDS
+        )
+        dataset = self._server.connect(self._dataset)
+        while not self._closed.is_set():
+            # A pass ends when nothing arrived for a while; it has returned everything it read. The
+            # next one cannot begin while the server dies: its connection is reset.
+            for sample in wait(dataset.as_numpy_iterator, (tensorflow.errors.InternalError,)):
+                if self._closed.is_set():
+                    break
+                yield sample
+        raise Stopped("The reader was closed.")
+
+    def _dataset(self) -> Any:
+        signature = self._server.layout.signature()
+        # Two workers read 1.2 times as many items per second as one with as many in flight
+        # (benchmarks/reverb_replay.py).
+        workers = min(2, self._batch_size)
+        dataset = reverb.TrajectoryDataset(
+            self._server.client.server_address,
+            TABLE,
+            dtypes=tuple(spec.dtype for spec in signature),
+            shapes=tuple(spec.shape for spec in signature),
+            max_in_flight_samples_per_worker=-(-self._batch_size // workers),
+            num_workers_per_iterator=workers,
+            rate_limiter_timeout_ms=int(1000 * _POLL_SECONDS),
+        )
+        return dataset.batch(self._batch_size)
+
+
+class ServerCalls:
+    """Makes calls that can neither be interrupted nor given a timeout, in order, in a thread."""
+
+    def __init__(self, server: Server):
+        self._server = server
+        self._calls: queue.Queue[Callable[[], Any] | None] = queue.Queue(_CALLS_AHEAD)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="calls to Reverb", daemon=True)
+        self._thread.start()
+
+    def submit(self, call: Callable[[], Any], what: str) -> None:
+        """Has a call made later; waits `max_wait` seconds for `what` if too many are pending.
+
+        A call that raises RuntimeError is made once more: making it twice must do no harm. Raises
+        what an earlier call has raised.
+        """
+        if self._error is not None:
+            raise self._error
+        try:
+            self._calls.put(call, timeout=self._server.max_wait)
+        except queue.Full:
+            raise self._server.timeout(what, self._server.max_wait) from None
+
+    def result(self, call: Callable[[], _T], what: str) -> _T:
+        """The result of a call within `max_wait` seconds; raises what it or an earlier one does."""
+        answer: futures.Future[_T] = futures.Future()
+
+        def make() -> None:
+            try:
+                answer.set_result(call())
+            except Exception as error:
+                answer.set_exception(error)
+
+        self.submit(make, what)
+        try:
+            return answer.result(self._server.max_wait)
+        except futures.TimeoutError:
+            raise self._server.timeout(what, self._server.max_wait) from None
+
+    def close(self) -> None:
+        """Ends the thread after the pending calls, or leaves it if its server is gone."""
+        try:
+            self._calls.put_nowait(None)
+        except queue.Full:
+            return
+        self._thread.join(1.0)
+
+    def _run(self) -> None:
+        try:
+            while (call := self._calls.get()) is not None:
+                try:
+                    call()
+                except RuntimeError:  # its server died meanwhile; the next one waits for it
+                    call()
+        except Exception as error:
+            self._error = error

@@ -1,36 +1,33 @@
-"""The table of a replay's Reverb server: its columns, and the check that a server has it.
+"""The table of a replay's Reverb server: its columns, the check that a server has it, and waits.
 
 `T + 1` denotes the rows of a sequence, `B` a batch.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from ...datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
+from ..interface import Stopped, WaitTimeout, never
 from ..packing import SequencePacking
 from ..windows import Windows
 from .library import reverb, tensorflow
 
 TABLE = "sequences"
 _ANSWER_SECONDS = 1  # until a server describes its tables
+_POLL_SECONDS = 0.5  # between attempts to connect
 _BATCHES_AHEAD = 3  # drawn, but not yet learned from: two in the reader, one in the learner
 _OPTIONS = ("max_size", "max_times_sampled", "sampler_options", "remover_options")
 _LIMITS = ("samples_per_insert", "min_diff", "max_diff", "min_size_to_sample")
+_T = TypeVar("_T")
 
 
 class Layout:
-    """The columns of a table's items: the parts of a `SequencePacking`.
-
-    Attributes:
-      environment_spec: of one environment.
-      sequence: how sequences are cut.
-      config: of the replay.
-      packing: of the rows.
-    """
+    """The columns of a table's items: the parts of a `SequencePacking`."""
 
     def __init__(
         self, environment_spec: EnvironmentSpec, sequence: SequenceSpec, config: ReplayConfig
@@ -58,6 +55,75 @@ class Layout:
                 f"but the config asks for {TABLE}."
             )
         _check_signature(TABLE, served[TABLE].signature, self.signature())
+
+
+class Server:
+    """A table of the Reverb server at an address, "host:port", or of a client's server.
+
+    Waits for it end when `stop()` is true (`Stopped`), or after `max_wait` seconds (`WaitTimeout`).
+    """
+
+    def __init__(
+        self,
+        address: str | reverb.Client,
+        layout: Layout,
+        *,
+        stop: Callable[[], bool] = never,
+        max_wait: float,
+    ):
+        self.client = reverb.Client(address) if isinstance(address, str) else address
+        self.layout, self.max_wait, self._stop = layout, max_wait, stop
+
+    def connect(self, make: Callable[[], _T]) -> _T:
+        """Waits for the server, checks its table (see `Layout`), and makes something of it."""
+
+        def attempt() -> _T:
+            self.layout.check_server(self.client)
+            return make()
+
+        errors = (reverb.errors.ReverbError, RuntimeError)
+        return self.retry(attempt, errors, "the replay's server", pause=_POLL_SECONDS)
+
+    def retry(
+        self,
+        attempt: Callable[[], _T],
+        errors: tuple[type[Exception], ...],
+        what: str,
+        *,
+        pause: float = 0.0,
+    ) -> _T:
+        """Repeats an attempt, of about a second at most, until it raises none of these errors."""
+        started = time.monotonic()
+        while True:
+            try:
+                return attempt()
+            except errors:
+                if self._stop():
+                    raise Stopped(f"Stopped while waiting for {what}.") from None
+            waited = time.monotonic() - started
+            if waited >= self.max_wait:
+                raise self.timeout(what, waited)
+            time.sleep(pause)
+
+    def timeout(self, what: str, seconds: float) -> WaitTimeout:
+        """An error that says what was waited for, and describes the table."""
+        return WaitTimeout(f"Waited {seconds:.0f} s for {what}: {self.describe()}.")
+
+    def describe(self) -> str:
+        """One clause about the table: size, minimum, inserts and samples; never raises or hangs."""
+        address = self.client.server_address
+        try:
+            info = self.client.server_info(timeout=_ANSWER_SECONDS).get(TABLE)
+        except (reverb.errors.ReverbError, RuntimeError):
+            return f"no Reverb server answers at {address}"
+        if info is None:
+            return f"the Reverb server at {address} has no table {TABLE}"
+        limits = info.rate_limiter_info
+        return (
+            f"table {TABLE} at {address} holds {info.current_size} of at most {info.max_size} "
+            f"items (minimum {limits.min_size_to_sample}), after "
+            f"{limits.insert_stats.completed} inserts and {limits.sample_stats.completed} samples"
+        )
 
 
 def make_tables(layout: Layout, *, num_envs: int) -> list[reverb.Table]:

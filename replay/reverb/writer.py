@@ -11,8 +11,7 @@ from ..interface import never
 from ..selectors import check_priorities
 from ..windows import Windows
 from .library import reverb
-from .tables import TABLE, Layout
-from .waiting import Server
+from .tables import TABLE, Layout, Server
 
 _ROWS_AHEAD = 32  # not yet confirmed: a confirmation takes milliseconds
 _POLL_MS = 500  # between the checks of a wait for whether it must end
@@ -78,7 +77,8 @@ class _Stream:
     def __init__(self, environment: int, server: Server):
         self._environment, self._server = environment, server
         sequence = server.layout.sequence
-        self._windows, self._begins = Windows.of_rows(sequence), True
+        self._windows = Windows(sequence.length, sequence.period, sequence.frame_stack - 1)
+        self._begins = True
         self._pads = not sequence.crosses_episodes
         # Actors may be ahead of a table by the sequences that are incomplete at a time.
         self._pending = -(-max(sequence.length, _ROWS_AHEAD) // sequence.period)

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 
 import chex
 import gymnasium
+import jax
 import numpy as np
 import pytest
 
 import retrax
-from retrax.agents import acer, agent57, d4pg, reactor
+from retrax.agents import acer, d4pg, reactor
 from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
 from retrax.evaluation import read_metrics
@@ -112,6 +113,17 @@ def test_a_resumed_run_is_the_whole_one(tmp_path):
         ValueError, match=r"^The run learned from data: continue it with retrax\.tr"
     ):
         run(*arguments[:2], None, tmp_path / "half", 40, None, resume=True)
+    ones = np.ones(3, np.float32)
+    for change, names in (
+        ({"rewards": ones}, "reward"),
+        ({"observations": data[0].observations[[0, 0, 0, 0]], "rewards": ones}, "obs.*, reward"),
+        ({"extras": {"score": 2 * ones}}, r"extras\.score"),
+    ):
+        other = [data[0]._replace(**change), *data[1:]]
+        with pytest.raises(ValueError, match=rf"data must be the .* they differ in {names} from t"):
+            run(*arguments[:2], other, tmp_path / "half", 40, None, resume=True)
+    with pytest.raises(ValueError, match=r"data must be the episodes of the original run, but"):
+        run(*arguments[:2], data[1:], tmp_path / "half", 40, None, resume=True)
     run(*arguments, tmp_path / "half", 40, None, resume=True)
     run(*arguments, tmp_path / "whole", 40, None)
     half, whole = (retrax.load_agent(tmp_path / name).params for name in ("half", "whole"))
@@ -138,6 +150,40 @@ def test_transitions_become_episodes():
     assert [episode.actions.tolist() for episode in found] == [[0, 1], [2], [3], [4]]
     assert [episode.terminations for episode in found] == [True, False, False, False]
     assert found[0].extras["mu"].tolist() == [[0.1], [0.2]]
+
+
+DAYS, PLACES = [1, 3, 2, 1], [[0.0], [4.0], [5.0], [6.0]]
+TREES = {
+    "a dictionary": lambda at: {"day": np.array(DAYS)[at], "x": np.array(PLACES)[at]},
+    "a tuple": lambda at: (np.array(DAYS)[at], np.array(PLACES)[at]),
+    "nested": lambda at: {"a": (np.array(DAYS)[at], {"b": np.array(PLACES)[at]})},
+    "dictionaries": lambda at: [{"day": DAYS[t], "x": PLACES[t]} for t in at],
+    "an array of dictionaries": lambda at: np.array([{"day": DAYS[t]} for t in at]),
+    "a tuple of dictionaries": lambda at: tuple({"day": DAYS[t], "x": PLACES[t]} for t in at),
+    "tuples": lambda at: [(DAYS[t], np.array(PLACES[t])) for t in at],
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_transitions_of_trees_become_episodes(name):
+    seen, after = TREES[name]([0, 1, 3]), TREES[name]([1, 2, 3])
+    found = retrax.episodes_of(seen, [0, 1, 0], [1, 2, 3], after, False)
+    leaves = [jax.tree.leaves(episode.observations) for episode in found]
+    assert [episode[0].tolist() for episode in leaves] == [DAYS[:3], 2 * DAYS[3:]]
+    assert [leaf.tolist() for leaf in leaves[0][1:]] in ([], [PLACES[:3]])
+
+
+@pytest.mark.parametrize("wrong", ["False", b"0", np.nan, -1, 0.3, None, 2, [0, [1]]])
+def test_ends_are_true_or_false(wrong):
+    given = {"terminations": False, "truncations": False}
+    for name in given:
+        with pytest.raises(ValueError, match=f"the {name} of transitions must be True or False"):
+            retrax.episodes_of(
+                [[0], [1]], [0, 1], [1, 2], [[1], [2]], **{**given, name: [wrong, 0]}
+            )
+    episode = retrax.Episode([[0], [1]], [0], [1], wrong)
+    with pytest.raises(ValueError, match="the terminations of episode 4 must be True or False"):
+        rows_of(episode, 4, make(SEA).spec)
 
 
 @pytest.mark.parametrize("terminated", [True, False])
@@ -170,7 +216,7 @@ def test_observations_and_actions_are_read_as_the_environments(monkeypatch):
     for actions, given, wanted in (
         (spaces.Discrete(3, start=-1), [-1, 1], [0, 2]),
         (spaces.MultiDiscrete([2, 3]), [[0, 2], [1, 0]], [2, 3]),
-        (spaces.Box(-1, 1, (1, 2)), [[[0.5, 9.0]], [[-9, 0]]], [[0.5, 1], [-1, 0]]),
+        (spaces.Box(-1, 1, (1, 2)), [[[0.5, 1.0]], [[-1, 0]]], [[0.5, 1], [-1, 0]]),
     ):
         maker = type(
             "Made", (gymnasium.Env,), {"observation_space": space, "action_space": actions}
@@ -180,7 +226,6 @@ def test_observations_and_actions_are_read_as_the_environments(monkeypatch):
         found, taken = environment.recorded(seen, given)
         assert found.tolist() == [[1, 0, 0, 0], [0, 0, 1, 4], [0, 1, 0, 5]]
         assert taken.tolist() == wanted
-        assert taken.dtype == environment.spec.actions.dtype
 
 
 def test_sums_for_the_scale_of_rewards_are_computed():
@@ -196,53 +241,61 @@ def test_sums_for_the_scale_of_rewards_are_computed():
     assert np.asarray(logged_sums(timestep, 0.5)).tolist() == [0, 4, 3, 0, 8]
 
 
-def replaced(data, **changes):
-    return [data[0], data[1]._replace(**changes)]
-
-
 VOYAGES = voyages(2)
+ALL = r"episode 1 must have at least one transition and terminate at its last one only, got "
 
 
-@pytest.mark.parametrize(
-    ("agent", "data", "sentence"),
-    [
-        (reactor, [], "data must have at least one episode, got none"),
-        (reactor, replaced(VOYAGES, extras={}), "reactor needs mu, the probabilities with which t"),
-        (agent57, VOYAGES, "agent57 needs "),
-        (reactor, [SimpleNamespace(actions=1)], "episode 0 must be a retrax.Episode or have its a"),
-        (reactor, replaced(VOYAGES, actions=[0, 2, 0]), "the actions of episode 1 must be from 0"),
-        (reactor, replaced(VOYAGES, actions=[0.5] * 3), "the actions of episode 1 must be integer"),
-        (
-            reactor,
-            replaced(VOYAGES, rewards=[0, np.nan, 0]),
-            "the rewards of episode 1 must be fin",
-        ),
-        (reactor, replaced(VOYAGES, rewards=[0]), "the rewards of episode 1 must be [3], got [1]."),
-        (
-            reactor,
-            replaced(VOYAGES, terminations=[True, False, True]),
-            "episode 1 must have at least one transition and terminate at its last one only, got 3",
-        ),
-        (
-            reactor,
-            replaced(VOYAGES, extras={"mu": np.ones((3, 2))}),
-            "mu of episode 1 must be probabilities that sum to 1 and are above 0 for the actions",
-        ),
-        (
-            reactor,
-            replaced(VOYAGES, extras={"mu": np.ones(3)}),
-            "the extra mu of episode 1 must be finite numbers [3, 2], got [3].",
-        ),
-        (reactor, VOYAGES, "the episodes have 8 rows in all, too few for a sequence of 17."),
-    ],
-)
-def test_data_that_do_not_fit_are_one_sentence(agent, data, sentence):
-    environment, name = make(SEA), agent.__name__.rpartition(".")[2]
-    config = retrax.RunConfig(agent=name, environment=SEA, steps=9).resolve(environment.spec)
+def refuse(data, sentence, agent="reactor"):
+    environment = make(SEA)
+    config = retrax.RunConfig(agent=agent, environment=SEA, steps=9).resolve(environment.spec)
     made = config.entry.make_agent(environment.spec, config.agent_config)
     with pytest.raises(ValueError, match=re.escape(sentence)) as caught:
         LoggedLoop(config, made, environment, data)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"extras": {}}, "reactor needs mu, the probabilities with which the actions were chosen"),
+        ({"extras": None}, "reactor needs mu, the probabilities with which the actions were cho"),
+        ({"actions": [0, 2, 0]}, "the actions of episode 1 must be from 0"),
+        ({"actions": [0.5] * 3}, "the actions of episode 1 must be integers, got float64."),
+        ({"actions": []}, ALL + "0"),
+        ({"terminations": [True, False, True]}, ALL + "3"),
+        (
+            {"rewards": [0, np.nan, 0]},
+            "rewards of episode 1 must be finite numbers as float32, got",
+        ),
+        (
+            {"rewards": [0, 1, 1e39]},
+            "rewards of episode 1 must be finite numbers as float32, got 1",
+        ),
+        ({"rewards": [0, -1e40, 0]}, "must be finite numbers as float32, got -1e+40."),
+        ({"rewards": [*"abc"]}, "the rewards of episode 1 must be finite numbers, got <U1."),
+        ({"rewards": [0, [1], 0]}, "the rewards of episode 1 must be finite numbers, got object."),
+        ({"rewards": [0]}, "the rewards of episode 1 must be [3], got [1]."),
+        ({"extras": {"mu": [[1e39, 0]] * 3}}, "the extra mu of episode 1 must be finite numbers a"),
+        ({"extras": {"mu": [["a", "b"]] * 3}}, "extra mu of episode 1 must be finite numbers, got"),
+        ({"extras": {"mu": np.ones(3)}}, "the extra mu of episode 1 must be [3, 2], got [3]."),
+        (
+            {"extras": {"mu": np.ones((3, 2))}},
+            "mu of episode 1 must be probabilities that sum to 1 and are above 0 for the actions",
+        ),
+    ],
+)
+def test_data_that_do_not_fit_are_one_sentence(change, sentence):
+    refuse([VOYAGES[0], VOYAGES[1]._replace(**change)], sentence)
+
+
+def test_data_that_are_missing_or_too_few_are_refused():
+    refuse([], "data must have at least one episode, got none")
+    refuse(VOYAGES, "agent57 needs ", "agent57")
+    refuse([SimpleNamespace(actions=1)], "episode 0 must be a retrax.Episode or have its attribute")
+    refuse(VOYAGES, "the episodes have 8 rows in all, too few for a sequence of 17.")
+    short = {"actions": [0], "rewards": [0.0], "extras": {"mu": [[0.5, 0.5]]}}
+    one = VOYAGES[0]._replace(observations=VOYAGES[0].observations[:2], **short)
+    refuse([one] * 3, "the episodes have 6 rows in all, too few for a sequence of 17.")
 
 
 def test_other_refusals(tmp_path):
@@ -255,6 +308,17 @@ def test_other_refusals(tmp_path):
     wrong = retrax.episodes_of(**transitions(2))[0]._replace(observations={"a": np.zeros((3, 1))})
     with pytest.raises(ValueError, match=r"^episode 0 does not fit the environment: observation"):
         run("d4pg", FOLLOW, [wrong], tmp_path / "run", 4, SMALL_D4PG)
+    one = retrax.Episode(np.zeros((2, 1), "f"), [[1.0]], [0.0], True)
+    for change, sentence in (
+        (
+            {"actions": [[9.0]]},
+            r"actions of episode 0 must be from \[0.*\] to \[4.*\], got \[9\.\]",
+        ),
+        ({"actions": np.zeros((0, 1))}, "episode 0 must have at least one transition and"),
+        ({"actions": [[1e39]]}, "actions of episode 0 must be finite numbers as float32, got 1e"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            run("d4pg", FOLLOW, [one._replace(**change)], tmp_path / "run", 4, SMALL_D4PG)
     assert not (tmp_path / "run").exists()
     with pytest.raises(
         ValueError, match=r"^the arrays of transitions must have one length above 0"

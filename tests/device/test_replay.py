@@ -29,7 +29,6 @@ def filled(sequence, config, num_rows, look=lambda *_: None):
 
 
 def present_of(store):
-    """Which slots are present, bool."""
     return store.state()["selector"]["present"]
 
 
@@ -61,6 +60,7 @@ def test_all_sequences_are_those_of_the_store(length, period, crosses, frame_sta
     assert replay.num_rows(state) == store.num_rows
     assert replay.num_sequences(state) == store.num_sequences
     assert replay.capacity == store.capacity
+    assert replay.nbytes == sum(x.nbytes for x in jax.tree.leaves(state))
     if crosses:
         slots, sample = replay.newest(state)
         wanted_slots, wanted = store.sample(newest=True)
@@ -146,12 +146,6 @@ def test_draws_are_uniform_where_all_priorities_are_zero():
     drawn, sample = replay.sample(state, jax.random.key(0))
     assert set(drawn.tolist()) == set(slots.tolist())
     np.testing.assert_allclose(sample.weights, np.ones(64), rtol=1e-6)
-
-
-def test_bytes_are_those_of_the_state():
-    config = ReplayConfig(capacity=48, min_rows=1)
-    replay = DeviceReplay(SPEC, sequence_spec(4, 3, True), config, num_envs=NUM_ENVS)
-    assert replay.nbytes == sum(x.nbytes for x in jax.tree.leaves(replay.init()))
 
 
 @pytest.mark.parametrize(

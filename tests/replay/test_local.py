@@ -77,17 +77,6 @@ def test_a_capacity_for_each_environment(num_envs):
     assert replay.status().num_rows == 60 * num_envs
 
 
-def test_the_schedule_decides_when_a_batch_is_drawn():
-    replay = make_replay(min_rows=8, acting_steps_per_update=4.0)
-    calls = []
-    for _ in range(10):
-        replay.add(zero_rows(replay))
-        calls.append(0)
-        while replay.sample(timeout=60.0) is not None:  # no wait: rows cannot arrive meanwhile
-            calls[-1] += 1
-    assert calls == [0, 0, 0, 0, 0, 1, 0, 1, 0, 1]  # 4 steps after the eighth row
-
-
 def test_steps_are_the_rows_that_are_not_last():
     replay = make_replay()
     replay.add(zero_rows(replay))

@@ -20,7 +20,7 @@ from replay_nodes import (
 from replay_rows import assert_equal, part, stream
 from waiting import wait_for
 
-from retrax.replay import remote
+from retrax.replay import node_writer, remote
 from retrax.replay.peer import DirectPeer
 
 SECONDS = 20.0  # no wait takes as long, unless it fails
@@ -79,15 +79,16 @@ def as_first(row):
         ("proportional", {"frame_stack": 2}, {"pace": "rounds", "replay_ratio": 3.0}),
     ],
 )
-def test_all_is_as_in_one_process(selector, cut, changes):
+def test_all_is_as_in_one_process(selector, cut, changes, monkeypatch):
     """Draw by draw and bit by bit, with rows that overwrite others, and after a restore."""
     sequence, changes = sequence_spec(**cut), {**changes, "selector": selector}
+    monkeypatch.setattr(node_writer, "CHUNK_ROWS", 1)
     local, node = local_replay(sequence, **changes), make_node(sequence, max_lead=0, **changes)
     rng, used, drawn = np.random.default_rng(1), [], 0
     for seed in range(2):
         replay = open_replay(DirectPeer(node), sequence, **changes)
         assert_equal(replay.shapes, local.shapes)
-        writers = [open_writer(DirectPeer(node), [e], sequence, chunk_rows=1) for e in (0, 1)]
+        writers = [open_writer(DirectPeer(node), [e], sequence) for e in (0, 1)]
         for rows in stream(60, 2, sequence, seed=seed):
             for environment, writer in enumerate(writers):
                 writer.write(part(rows, environment))
@@ -289,9 +290,10 @@ def test_a_task_without_an_end_learns_on_after_a_restart(changes):
 def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
     """The learner and the actor go on with a node that has restored an older state."""
     monkeypatch.setattr(remote, "_DUE_SECONDS", 0.01)
+    monkeypatch.setattr(node_writer, "CHUNK_ROWS", 4)
     rows, old = stream(40, 1, ends=0.0), make_node(num_envs=1)
     peer, late = LatePeer(old), LatePeer(old)
-    writer = open_writer(peer, [0], chunk_rows=4)
+    writer = open_writer(peer, [0])
     replay = open_replay(late, num_envs=1, ahead=2)
     for row in rows[:12]:
         writer.write(row)

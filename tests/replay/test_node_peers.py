@@ -22,8 +22,6 @@ from retrax.replay import node_writer, remote
 from retrax.replay.interface import Stopped, WaitTimeout
 from retrax.replay.node import ReplayNode
 
-FAST = {"chunk_rows": 4, "chunk_seconds": 1e9, "max_chunks": 3}
-
 
 def make_peer(silent=False, **changes):
     node = make_node(**changes)
@@ -32,7 +30,10 @@ def make_peer(silent=False, **changes):
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    """A `LatePeer` answers at once or not at all."""
+    """A `LatePeer` answers at once or not at all; chunks are small, and sent when they are full."""
+    monkeypatch.setattr(node_writer, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(node_writer, "MAX_CHUNKS", 3)
+    monkeypatch.setattr(node_writer, "_CHUNK_SECONDS", 1e9)
     monkeypatch.setattr(node_writer, "_POLL_SECONDS", 0.0)
     monkeypatch.setattr(remote, "_DUE_SECONDS", 0.0)
     monkeypatch.setattr(node_writer, "_HOLD_SECONDS", 0.0)
@@ -68,7 +69,7 @@ def write_until_stopped(writer, rows):
 
 def test_a_writer_of_a_silent_node_is_ahead_by_its_chunks():
     node, peer = make_peer(silent=True)
-    writer, rows = open_writer(peer, stop=Stop(3), **FAST), stream(30, ends=0.0)
+    writer, rows = open_writer(peer, stop=Stop(3)), stream(30, ends=0.0)
     assert write_until_stopped(writer, rows) == 11, "row 12 completes the third chunk"
     assert sent_rows(peer) == [4], "one call at a time"
     peer.silent = False
@@ -80,7 +81,7 @@ def test_a_writer_of_a_silent_node_is_ahead_by_its_chunks():
 def test_a_writer_waits_while_its_rows_are_held_back():
     """`max_lead` rows are taken in beyond those that make a call due."""
     node, peer = make_peer(max_lead=10)
-    writer, rows = open_writer(peer, stop=Stop(3), **FAST), stream(60, ends=0.0)
+    writer, rows = open_writer(peer, stop=Stop(3)), stream(60, ends=0.0)
     free = local_replay()
     due = next(count for count, row in enumerate(rows, 1) if free.add(row) or free.is_due)
     assert write_until_stopped(writer, rows) == 11 + (due + 5) // 4 * 4
@@ -89,7 +90,7 @@ def test_a_writer_waits_while_its_rows_are_held_back():
 
 def test_a_writer_gives_up_in_the_end():
     _, peer = make_peer(silent=True)
-    writer = open_writer(peer, max_wait=0.02, **FAST)
+    writer = open_writer(peer, max_wait=0.02)
     with pytest.raises(WaitTimeout, match=r"Waited \d+ s for the replay to take rows of .* 0 to 1"):
         write_all(writer, stream(30), [])
 
@@ -97,8 +98,10 @@ def test_a_writer_gives_up_in_the_end():
 def test_rows_are_sent_after_some_time_though_a_chunk_is_not_complete(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(node_writer.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(node_writer, "CHUNK_ROWS", 16)
+    monkeypatch.setattr(node_writer, "_CHUNK_SECONDS", 2.0)
     node, peer = make_peer()
-    writer, rows = open_writer(peer, chunk_rows=16, chunk_seconds=2.0), iter(stream(30))
+    writer, rows = open_writer(peer), iter(stream(30))
     kept = []
     for seconds in (0.5, 1.0, 0.6, 0.5, 2.0, 1.9):
         now[0] += seconds
@@ -110,7 +113,7 @@ def test_rows_are_sent_after_some_time_though_a_chunk_is_not_complete(monkeypatc
 def test_a_writer_closes_in_bounded_time(monkeypatch):
     monkeypatch.setattr(node_writer, "_CLOSE_SECONDS", 0.05)
     node, peer = make_peer(silent=True)
-    writer = open_writer(peer, **FAST)
+    writer = open_writer(peer)
     write_all(writer, stream(6), [])
     writer.close()
     peer.answer()
@@ -121,7 +124,7 @@ def test_rows_that_are_held_back_do_not_delay_a_stop():
     """Nobody draws any more; the node is asked once."""
     stop = []
     node, peer = make_peer(max_lead=0)
-    writer = open_writer(peer, stop=lambda: bool(stop), **FAST)
+    writer = open_writer(peer, stop=lambda: bool(stop))
     peer.silent = True
     write_all(writer, stream(10, ends=0.0), [])
     peer.answer()
@@ -143,7 +146,7 @@ def test_rows_that_are_held_back_do_not_delay_a_stop():
 @pytest.mark.parametrize("after", [False, True])
 def test_a_chunk_is_sent_again_when_its_node_has_died(after):
     old, peer = make_peer(silent=True)
-    writer = open_writer(peer, **FAST)
+    writer = open_writer(peer)
     rows = [row._replace(is_first=np.ones(2, bool)) for row in stream(12, ends=0.0)]
     for row in rows[:4]:
         writer.write(row)
@@ -246,30 +249,9 @@ class Keeper(ReplayNode):
         self.pruned = kept
 
 
-def test_a_state_is_kept_by_the_node():
-    """After the priorities that were sent have been set; the learner's state has no rows."""
-    node = make_node(rows=stream(40), node=Keeper)
-    peer = LatePeer(node)
-    replay = open_replay(peer)
-    replay.set_priorities(replay.sample().keys, np.ones(3))
-    replay.keep(100)
-    replay.prune([100])
-    assert node.kept == (100, 0)
-    assert node.pruned == [100]
-    state = replay.state()
-    assert sum(np.size(leaf) for leaf in state["stored_as"].values()) < 100
-    replay.restore(state, {"updates": 0})
-    sequence = sequence_spec(length=5)
-    other = open_replay(LatePeer(make_node(sequence, max_lead=0)), sequence)
-    with pytest.raises(ValueError, match="the stored rows have length 4, and the config has 5"):
-        other.restore(state, {})
-    with pytest.raises(ValueError, match="or were kept by a replay node, but this replay keeps"):
-        local_replay().restore(state, {})
-
-
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_state_is_kept_when_all_priorities_are_set(ahead):
-    """Those of requests too that have not been answered."""
+    """Those of requests too that have not been answered; the learner's state has no rows."""
     node = make_node(rows=stream(40), node=Keeper, selector="proportional")
     peer = LatePeer(node)
     replay = open_replay(peer, ahead=ahead)
@@ -280,11 +262,23 @@ def test_a_state_is_kept_when_all_priorities_are_set(ahead):
         draws.append(replay.sample())
     replay.set_priorities(draws[1].keys, np.full(3, 5.0))
     replay.keep(100)
+    replay.prune([100])
+    assert (node.kept[0], node.pruned) == (100, [100])
+    assert ahead or node.kept[1] == 0, "all draws are used"
     found = priorities_of(node)
     assert (found[draws[1].keys.local[0]] == 5).all()
     assert set(found[draws[0].keys.local[0]]) <= {5.0, 7.0}
     peer.answer()
     assert_equal(priorities_of(node), found)
+    state = replay.state()
+    assert sum(np.size(leaf) for leaf in state["stored_as"].values()) < 100
+    replay.restore(state, {"updates": 0})
+    sequence = sequence_spec(length=5)
+    other = open_replay(LatePeer(make_node(sequence, max_lead=0)), sequence)
+    with pytest.raises(ValueError, match="the stored rows have length 4, and the config has 5"):
+        other.restore(state, {})
+    with pytest.raises(ValueError, match="or were kept by a replay node, but this replay keeps"):
+        local_replay().restore(state, {})
 
 
 def test_rows_of_a_run_with_another_replay_fill_an_empty_node():

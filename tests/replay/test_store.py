@@ -215,10 +215,13 @@ def test_state_is_small_while_the_store_is_nearly_empty():
 def test_cut_ends_running_episodes_as_a_time_limit_would(crosses):
     config = ReplayConfig(capacity=60, min_rows=1)
     spec = sequence_spec(4, 1, crosses)
-    store, _ = filled(config, spec, steps=10, ends=0.0)
+    store, _ = filled(config, spec, steps=0)
     store.cut()
-    for rows in stream(10, 2, spec, ends=0.0):
-        store.add(rows)
+    assert store.num_rows == 0
+    for _ in range(2):
+        for rows in stream(10, 2, spec, ends=0.0):
+            store.add(rows)
+        store.cut()
     slots = present(store)
     rows, mask = store.read(slots)
     joins = mask[:, 1:] & rows.is_first[:, 1:]
@@ -275,13 +278,6 @@ def test_sequences_that_end_with_episodes_have_no_newest():
     store, _ = filled(ReplayConfig(capacity=60, min_rows=1), sequence_spec(4, 1, False))
     with pytest.raises(ValueError, match="Only sequences that cross episodes have a newest one"):
         store.sample(newest=True)
-
-
-def test_cut_of_an_empty_store_does_nothing():
-    config = ReplayConfig(capacity=60, min_rows=1)
-    store = SequenceStore(SPEC, sequence_spec(4, 1, True), config, num_envs=2, seed=0)
-    store.cut()
-    assert store.num_rows == 0
 
 
 def test_memory_does_not_grow_once_the_rings_are_made():

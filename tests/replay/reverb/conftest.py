@@ -7,12 +7,11 @@ import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
-from retrax.replay.reverb import waiting, writer
+from retrax.replay.reverb import tables, writer
 
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch):
     monkeypatch.setattr(writer, "_POLL_MS", 50)
     monkeypatch.setattr(writer, "_CLOSE_SECONDS", 0.3)
-    monkeypatch.setattr(waiting, "_ANSWER_SECONDS", 1)
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(tables, "_POLL_SECONDS", 0.05)

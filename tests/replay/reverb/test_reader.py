@@ -20,9 +20,9 @@ from reverb_servers import (
 )
 from waiting import wait_for
 
-from retrax.replay.reverb import TABLE, Layout, reader
+from retrax.replay.reverb import TABLE, Layout, replay
 from retrax.replay.reverb.library import reverb, tensorflow
-from retrax.replay.reverb.reader import Reader
+from retrax.replay.reverb.replay import Reader
 
 pytestmark = pytest.mark.distributed
 
@@ -33,7 +33,7 @@ CONFIG = dataclasses.replace(BIG, selector="uniform", batch_size=4)
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr(reader, "_POLL_SECONDS", 0.2)
+    monkeypatch.setattr(replay, "_POLL_SECONDS", 0.2)
 
 
 @contextlib.contextmanager
