@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from dm_env import specs
+from dm_env import StepType, specs
 
 from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
@@ -21,12 +21,12 @@ from ...networks import (
     make_acer_network,
     make_advantage_network,
 )
-from .. import recurrent, sequences
+from .. import sequences
 from ..base import Agent, Decision, Update, check_network_or_torso
 from ..evaluation_average import evaluates_average
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
-from ..recurrent import ActorState
+from ..recurrent import MEMORY, ActorState, memory_extras
 from ..reward_scale import scales_rewards
 from .config import Config
 from .policies import Estimates, categorical, gaussian
@@ -138,19 +138,24 @@ def make_agent(
         del actor_id, num_actors
         return ActorState(key, net.initial_state())
 
+    def read(params: Any, state: ActorState, timestep: TimeStep) -> tuple[Any, Any]:
+        """The network's output, and its memory before the next observation."""
+        is_first = timestep.step_type == StepType.FIRST
+        return net.step(params, timestep.observation, is_first, state.memory)
+
     def explore(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
         """Draws an action from the policy."""
-        output, memory = recurrent.read(params, state.memory, timestep, network=net)
+        output, memory = read(params, state, timestep)
         key, action_key = jax.random.split(state.key)
         action, extras = policy.draw(action_key, output.policy)
-        extras |= recurrent.memory_extras(state.memory, stored)
+        extras |= memory_extras(state.memory, stored)
         return Decision(action, extras, ActorState(key, memory))
 
     def exploit(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
         """The policy's most probable action, or its mean."""
-        output, memory = recurrent.read(params, state.memory, timestep, network=net)
+        output, memory = read(params, state, timestep)
         _, extras = policy.draw(state.key, output.policy)
-        extras |= recurrent.memory_extras(state.memory, stored)
+        extras |= memory_extras(state.memory, stored)
         return Decision(policy.greedy(output.policy), extras, ActorState(state.key, memory))
 
     def rewards(rows: Row) -> jax.Array:
@@ -223,7 +228,7 @@ def make_agent(
         params: Any, average_params: Any, rows: Row, mask: jax.Array, key: jax.Array
     ) -> dict[str, jax.Array]:
         """Losses and metrics of the steps of one segment `[T + 1, ...]`, each `[T]`."""
-        memory = recurrent.initial_memory(rows, network=net, stored=stored)
+        memory = rows.extras[MEMORY] if stored else net.initial_state()
         read = (rows.observation, rows.is_first, memory)
         output, _ = net.unroll(params["network"], *read)
         rows = rows._replace(extras={name: rows.extras[name] for name in policy.extras})
@@ -295,7 +300,7 @@ def make_agent(
         key, _ = jax.random.split(state.key)
         return LearnerState(params, average_params, optimizer_state, state.num_updates + 1, key)
 
-    memory_extras = recurrent.memory_extras(memory_shape, stored)
+    kept = memory_extras(memory_shape, stored)
     return Agent(
         init=init,
         acting_params=lambda state: state.params["network"],  # actors do without advantages
@@ -308,8 +313,8 @@ def make_agent(
             length=config.sequence_length,
             period=config.sequence_length - 1,  # each transition in one segment
             crosses_episodes=True,
-            extras=policy.extras | memory_extras,
-            first_row_extras=tuple(memory_extras),
+            extras=policy.extras | kept,
+            first_row_extras=tuple(kept),
         ),
     )
 

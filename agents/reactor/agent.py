@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from dm_env import StepType
 
 from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import MakeTorso, ReactorOutput, RecurrentNetwork, make_reactor_network
-from .. import recurrent, sequences
+from .. import sequences
 from ..base import Agent, Decision, Update, check_network_or_torso, count_actions
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
-from ..recurrent import ActorState
+from ..recurrent import MEMORY, ActorState, memory_extras
 from ..reward_scale import scales_rewards
 from .config import Config
 
@@ -93,18 +94,23 @@ def make_agent(
 
     def extras(policy: Any, memory: Any) -> dict[str, Any]:
         """Of a row: mu(.|x_t), and the recurrent state before t if it is stored."""
-        return {"mu": policy, **recurrent.memory_extras(memory, stored)}
+        return {"mu": policy, **memory_extras(memory, stored)}
+
+    def read(params: Any, state: ActorState, timestep: TimeStep) -> tuple[Any, Any]:
+        """The network's output, and its memory before the next observation."""
+        is_first = timestep.step_type == StepType.FIRST
+        return net.step(params, timestep.observation, is_first, state.memory)
 
     def explore(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
         """Draws an action from the policy."""
-        output, memory = recurrent.read(params, state.memory, timestep, network=net)
+        output, memory = read(params, state, timestep)
         key, action_key = jax.random.split(state.key)
         action = jax.random.categorical(action_key, jnp.log(output.policy)).astype(jnp.int32)
         return Decision(action, extras(output.policy, state.memory), ActorState(key, memory))
 
     def exploit(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
         """The policy's most probable action."""
-        output, memory = recurrent.read(params, state.memory, timestep, network=net)
+        output, memory = read(params, state, timestep)
         action = jnp.argmax(output.policy).astype(jnp.int32)
         return Decision(action, extras(output.policy, state.memory), ActorState(state.key, memory))
 
@@ -163,7 +169,7 @@ def make_agent(
 
     def steps(params: Any, target_params: Any, rows: Row, mask: jax.Array) -> dict[str, Any]:
         """Losses and metrics of the source steps of one sequence `[T + 1, ...]`, each `[T]`."""
-        memory = recurrent.initial_memory(rows, network=net, stored=stored)
+        memory = rows.extras[MEMORY] if stored else net.initial_state()
         online, _ = net.unroll(params, rows.observation[:-1], rows.is_first[:-1], memory)
         # Over row 0 too, so that both recurrent states include the same frames. The paper unrolls
         # the target network over frames 2 to 33 only.
@@ -230,6 +236,6 @@ def make_agent(
             period=config.sequence_period,
             crosses_episodes=True,
             extras=extras(jax.ShapeDtypeStruct((num_actions,), jnp.float32), memory),
-            first_row_extras=(recurrent.MEMORY,) if stored else (),
+            first_row_extras=(MEMORY,) if stored else (),
         ),
     )
