@@ -17,15 +17,7 @@ from dm_env import StepType, specs
 
 from ..basics.prng_keys import with_keys, without_keys
 from ..basics.sentences import reason
-from ..datatypes import (
-    EnvironmentSpec,
-    Row,
-    Sample,
-    SequenceSpec,
-    TimeStep,
-    rows_of,
-    sample_shape,
-)
+from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep, rows_of, sample_shape
 from .base import Agent, Decision, Update
 from .entry import AgentEntry
 

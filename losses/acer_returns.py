@@ -54,11 +54,7 @@ def q_retrace(
 
 
 def q_opc(
-    q_t: jax.Array,
-    v_t: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    continues_t: jax.Array,
+    q_t: jax.Array, v_t: jax.Array, r_t: jax.Array, discount_t: jax.Array, continues_t: jax.Array
 ) -> jax.Array:
     """Q(lambda) with off-policy corrections, lambda = 1 (ACER, eq. 21; Harutyunyan et al. 2016).
 
@@ -80,11 +76,7 @@ def q_opc(
 
 
 def importance_sampled_return(
-    v_t: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    rho_t: jax.Array,
-    continues_t: jax.Array,
+    v_t: jax.Array, r_t: jax.Array, discount_t: jax.Array, rho_t: jax.Array, continues_t: jax.Array
 ) -> jax.Array:
     """Returns by importance sampling, without truncation: the ablation of Retrace (ACER, E.4).
 

@@ -138,11 +138,7 @@ def clipped_mass(
 
 
 def affine_projections(
-    atoms: jax.Array,
-    masses: jax.Array,
-    which: np.ndarray,
-    shift: jax.Array,
-    scale: jax.Array,
+    atoms: jax.Array, masses: jax.Array, which: np.ndarray, shift: jax.Array, scale: jax.Array
 ) -> jax.Array:
     """Projects masses at shifted and scaled atoms, as `categorical_projection`, many at once.
 

@@ -80,9 +80,7 @@ class PolicyModule(hk.Module):
         # Near zero: initial actions are in the middle of the bounds, where tanh is steep. Our
         # choice.
         self._output = hk.Linear(
-            int(np.prod(actions.shape)),
-            w_init=hk.initializers.VarianceScaling(1e-4),
-            name="output",
+            int(np.prod(actions.shape)), w_init=hk.initializers.VarianceScaling(1e-4), name="output"
         )
 
     def __call__(self, features: jax.Array) -> jax.Array:

@@ -68,11 +68,7 @@ class _LSTM(hk.Module):
 
 @jax.custom_vjp
 def unroll_lstm(
-    projected: jax.Array,
-    weights: jax.Array,
-    goes_on: jax.Array,
-    hidden: jax.Array,
-    cell: jax.Array,
+    projected: jax.Array, weights: jax.Array, goes_on: jax.Array, hidden: jax.Array, cell: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Unrolls an LSTM over inputs that have been multiplied by their weights.
 

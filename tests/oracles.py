@@ -240,21 +240,7 @@ def gaussian_density(x, mean, std):
 
 
 def acer_continuous_steps(
-    mean,
-    mean_average,
-    v,
-    q,
-    mu_mean,
-    a,
-    a_sampled,
-    q_sampled,
-    r,
-    discount,
-    is_last,
-    *,
-    std,
-    c,
-    delta,
+    mean, average, v, q, mu_mean, a, a_sampled, q_sampled, r, discount, is_last, *, std, c, delta
 ):
     """Algorithm 3: (i, z, Q_ret - Q, min(1, rho_i) (Q_ret - Q)) of each step, last first.
 
@@ -271,15 +257,15 @@ def acer_continuous_steps(
         q_opc = r[i + 1] + discount[i + 1] * q_opc
         if is_last[i]:
             continue
-        rho = gaussian_density(a[i], mean[i], std) / gaussian_density(a[i], mu_mean[i], std)
-        rho_sampled = gaussian_density(a_sampled[i], mean[i], std) / gaussian_density(
-            a_sampled[i], mu_mean[i], std
+        rho, rho_sampled = (
+            gaussian_density(x, mean[i], std) / gaussian_density(x, mu_mean[i], std)
+            for x in (a[i], a_sampled[i])
         )
         g = min(c, rho) * (np.asarray(a[i]) - mean[i]) / std**2 * (q_opc - v[i])
         excess = max(0.0, 1 - c / rho_sampled)
         score_sampled = (np.asarray(a_sampled[i]) - mean[i]) / std**2
         g = g + excess * (q_sampled[i] - v[i]) * score_sampled
-        kl = (np.asarray(mean[i]) - mean_average[i]) / std**2
+        kl = (np.asarray(mean[i]) - average[i]) / std**2
         z = g if delta is None else trust_region(g, kl, delta)
         steps.append((i, z, q_ret - q[i], min(1.0, rho) * (q_ret - q[i])))
         q_ret = min(1.0, rho ** (1 / d)) * (q_ret - q[i]) + v[i]
@@ -430,14 +416,7 @@ class EpisodicMemory:
     """NGU's algorithm 1 with Python lists; the mean of distances outlives an episode."""
 
     def __init__(self, capacity, k, xi, eps, c, s_max):
-        self.capacity, self.k, self.xi, self.eps, self.c, self.s_max = (
-            capacity,
-            k,
-            xi,
-            eps,
-            c,
-            s_max,
-        )
+        self.capacity, self.k, self.constants = capacity, k, (xi, eps, c, s_max)
         self.entries, self.means = [], []
 
     def begin(self):
@@ -453,12 +432,13 @@ class EpisodicMemory:
         nearest = distances[: self.k]
         self.means.append(sum(nearest) / self.k)
         mean = sum(self.means) / len(self.means)
+        xi, eps, c, s_max = self.constants
         total = 0.0
         for distance in nearest:
             scaled = distance / mean if mean > 0 else 0.0
-            total += self.eps / (max(scaled - self.xi, 0.0) + self.eps)
-        similarity = np.sqrt(total) + self.c
-        return 0.0 if similarity > self.s_max else 1 / similarity
+            total += eps / (max(scaled - xi, 0.0) + eps)
+        similarity = np.sqrt(total) + c
+        return 0.0 if similarity > s_max else 1 / similarity
 
 
 def lifelong_modulators(errors, window):
@@ -534,15 +514,9 @@ def agent57_linear_update(params, target_params, rows, mask, weights, config, le
                     if acts[t]:
                         ratio = pi[t, row["action"][t]] / row["mu"][t]
                         c_t[t - 1] = config["retrace_lambda"] * min(1.0, ratio)
+                a_t, q_t = row["action"][1:], q_target[name][1:]
                 targets = transformed_retrace_target(
-                    np.zeros(length - 1),
-                    q_target[name][1:],
-                    row["action"][1:],
-                    r_t,
-                    discount_t,
-                    pi[1:],
-                    c_t,
-                    eps,
+                    np.zeros(length - 1), q_t, a_t, r_t, discount_t, pi[1:], c_t, eps
                 )
             taken = q[name][np.arange(length - 1), row["action"][:-1]]
             errors[name] = targets - taken
@@ -628,15 +602,9 @@ def reactor_linear_update(params, target_params, rows, weights, config, learning
                 ratio = pi_t[d - 1, a] / rows["mu"][b, d, a]
                 c_t[d - 1] = config["retrace_lambda"] * min(1.0, ratio)
         clip = config["max_abs_reward"]
-        q_star = distributional_off_policy_target(
-            atoms,
-            q_t,
-            a_t,
-            np.clip(rows["reward"][b, 1:], -clip, clip),
-            config["discount"] * rows["discount"][b, 1:],
-            pi_t,
-            c_t,
-        )
+        r_t = np.clip(rows["reward"][b, 1:], -clip, clip)
+        discount_t = config["discount"] * rows["discount"][b, 1:]
+        q_star = distributional_off_policy_target(atoms, q_t, a_t, r_t, discount_t, pi_t, c_t)
         errors = []
         for s in range(horizon):
             if rows["is_last"][b, s]:
@@ -841,11 +809,15 @@ def d4pg_linear_update(params, target, rows, mask, weights, half, config, sample
 
 
 def _acer_arrays(rows, b, config):
-    """Rewards, discounts and ends of one segment, as the update sees them."""
+    """Rewards, discounts and ends of one segment, as the update sees them, and its constants."""
     clip = config["max_abs_reward"]
-    rewards = config["reward_scale"] * np.clip(rows["reward"][b], -clip, clip)
-    discounts = config["discount"] * rows["discount"][b]
-    return {"r": rewards, "discount": discounts, "is_last": rows["is_last"][b]}
+    return {
+        "r": config["reward_scale"] * np.clip(rows["reward"][b], -clip, clip),
+        "discount": config["discount"] * rows["discount"][b],
+        "is_last": rows["is_last"][b],
+        "c": config["truncation"],
+        "delta": config["delta"] if config["trust_region"] else None,
+    }
 
 
 def acer_linear_update(params, average, rows, weights, config, learning_rate):
@@ -860,16 +832,12 @@ def acer_linear_update(params, average, rows, weights, config, learning_rate):
     for b in range(batch):
         x = rows["observation"][b].astype(np.float64)
         f = [_softmax(x[i] @ params["policy"]) for i in range(length)]
+        f_average = [_softmax(x[i] @ average["policy"]) for i in range(length)]
+        q = [x[i] @ params["q"] for i in range(length)]
+        given = f, f_average, q, rows["mu"][b], rows["action"][b]
+        entropy_cost = config["entropy_cost"]
         steps = acer_discrete_steps(
-            f,
-            [_softmax(x[i] @ average["policy"]) for i in range(length)],
-            [x[i] @ params["q"] for i in range(length)],
-            rows["mu"][b],
-            rows["action"][b],
-            **_acer_arrays(rows, b, config),
-            c=config["truncation"],
-            delta=config["delta"] if config["trust_region"] else None,
-            entropy_cost=config["entropy_cost"],
+            *given, **_acer_arrays(rows, b, config), entropy_cost=entropy_cost
         )
         scale = weights[b] / (batch * (length - 1))
         for i, z, error in steps:
@@ -904,20 +872,9 @@ def acer_linear_gaussian_update(params, average, rows, noise, weights, config, l
             q.append(v[i] + x[i] @ params["advantage"] @ centred[i])
             sampled = np.clip(others[i], -1, 1) - dueling
             q_sampled.append(v[i] + x[i] @ params["advantage"] @ sampled)
-        steps = acer_continuous_steps(
-            mean,
-            [x[i] @ average["policy"] for i in range(length)],
-            v,
-            q,
-            rows["mu"][b],
-            taken,
-            others,
-            q_sampled,
-            **_acer_arrays(rows, b, config),
-            std=config["policy_std"],
-            c=config["truncation"],
-            delta=config["delta"] if config["trust_region"] else None,
-        )
+        of_average, std = [x[i] @ average["policy"] for i in range(length)], config["policy_std"]
+        given = mean, of_average, v, q, rows["mu"][b], taken, others, q_sampled
+        steps = acer_continuous_steps(*given, **_acer_arrays(rows, b, config), std=std)
         scale = weights[b] / (batch * (length - 1))
         for i, z, error, v_error in steps:
             ascent["policy"] += scale * np.outer(x[i], z)

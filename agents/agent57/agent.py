@@ -15,12 +15,7 @@ from dm_env import StepType
 
 from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
-from ...networks import (
-    Agent57Networks,
-    R2D2Inputs,
-    choose_convolutions,
-    make_agent57_networks,
-)
+from ...networks import Agent57Networks, R2D2Inputs, choose_convolutions, make_agent57_networks
 from .. import sequences
 from ..base import Agent, Decision, Update, count_actions
 from ..evaluation_average import evaluates_average

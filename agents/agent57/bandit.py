@@ -27,9 +27,7 @@ class BanditState(NamedTuple):
 def init(window: int) -> BanditState:
     """A bandit without pulls; W >= 1 (tau of the paper) is not checked."""
     return BanditState(
-        jnp.zeros((window,), jnp.int32),
-        jnp.zeros((window,), jnp.float32),
-        jnp.zeros((), jnp.int32),
+        jnp.zeros((window,), jnp.int32), jnp.zeros((window,), jnp.float32), jnp.zeros((), jnp.int32)
     )
 
 

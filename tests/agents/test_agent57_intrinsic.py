@@ -167,10 +167,7 @@ def modulators(errors, window):
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    errors=st.lists(ERRORS, min_size=1, max_size=12),
-    window=st.sampled_from([1, 2, 5, 100]),
-)
+@given(errors=st.lists(ERRORS, min_size=1, max_size=12), window=st.sampled_from([1, 2, 5, 100]))
 def test_modulator_is_its_definition(errors, window):
     errors = np.float32(errors)
     alphas, moments = modulators(errors, window)

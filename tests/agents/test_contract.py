@@ -226,11 +226,7 @@ def test_values_out_of_range_are_refused(allowed, case):
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        (
-            "acer",
-            {"replay": ReplayConfig()},
-            "pace must be rounds for ACER, got 'steady'",
-        ),
+        ("acer", {"replay": ReplayConfig()}, "pace must be rounds for ACER, got 'steady'"),
         ("agent57", {"discount_low": 0.998}, "low must not increase, got 0.9999, 0.997, 0.998"),
         ("agent57", {"replay": ReplayConfig(capacity=99, min_rows=5)}, "of 161 rows, got 99"),
         ("d4pg", {"vmin": 1.0, "vmax": 1.0}, "vmin must be less than vmax, got vmin 1.0, vmax 1.0"),

@@ -23,12 +23,7 @@ def number(*bounds, **kinds):
 
 # Types; what is allowed, in words; values that are, and values that are not.
 CASES = [
-    (
-        number(0.0),
-        "a number >= 0.0",
-        [0, 3.4e38, 10**38],
-        [-1, NAN, INFINITY, None, "1", True],
-    ),
+    (number(0.0), "a number >= 0.0", [0, 3.4e38, 10**38], [-1, NAN, INFINITY, None, "1", True]),
     (number(0.0, 1.0), "a number >= 0.0 and <= 1.0", [1, np.float32(0.5), np.int64(1)], [1.5]),
     (number(0.0, 1.0, above=True), "a number > 0.0 and <= 1.0", [0.5], [0.0, 2]),
     (number(0.0, 1.0, below=True), "a number >= 0.0 and < 1.0", [0.0], [1.0]),

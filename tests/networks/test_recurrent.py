@@ -11,11 +11,7 @@ from dm_env import specs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.networks import (
-    make_acer_network,
-    make_agent57_networks,
-    make_reactor_network,
-)
+from retrax.networks import make_acer_network, make_agent57_networks, make_reactor_network
 
 T, A, ARMS = 6, 3, 4
 VECTORS = specs.Array((4,), np.float32)
