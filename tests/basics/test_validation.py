@@ -70,7 +70,7 @@ def refusal(hint, value):
     return str(error.value).removeprefix("Settings.value must be ")
 
 
-@pytest.mark.parametrize(("hint", "allowed", "right", "wrong"), CASES, ids=str)
+@pytest.mark.parametrize(("hint", "allowed", "right", "wrong"), CASES)
 def test_values_are_accepted_or_refused_in_one_sentence(hint, allowed, right, wrong):
     for value in right:
         check_fields(settings(hint, value))
