@@ -17,7 +17,7 @@ from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
 from retrax.replay.store import check_capacity
 from retrax.training import config_file as configs
-from retrax.training.run_config import RunConfig, WorkerOptions
+from retrax.training.run_config import Purpose, RunConfig, WorkerOptions, derive_seed
 
 DOCS = Path(retrax.__file__).parent / "docs"
 SMALL = specs.Array((5,), np.float32)
@@ -327,3 +327,15 @@ def test_differences_name_nested_fields():
         "agent_config.replay.batch_size: 16 -> 7",
     ]
     assert configs.differences(old, make_run()) == []
+
+
+def test_no_two_purposes_share_a_stream_and_seeds_are_repeatable():
+    each = [
+        (seed, purpose, *more)
+        for seed in (0, 1)
+        for purpose in Purpose.__members__.values()
+        for more in ((), (1,), (8,), (1, 8))
+    ]
+    seeds = [derive_seed(*arguments) for arguments in each]
+    assert len({*seeds, 0, 1}) == 2 + len(each)
+    assert seeds == [derive_seed(*arguments) for arguments in each]
