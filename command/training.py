@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..agents.base import Agent
 from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
-from ..environments.failures import close_quietly
+from ..environments.failures import RefusedError, close_quietly
 from ..evaluation.arguments import checked
 from ..evaluation.evaluations import PeriodicEvaluation
 from ..training.assembly import Start, environments_at, given_environments, make_loop, pack_running
@@ -24,7 +24,7 @@ from ..training.loop import Loop
 from ..training.recorder import Progress, Recorder, describe
 from ..training.run_config import RunConfig
 from ..training.snapshots import SnapshotInterval, Snapshots
-from ..training.stop import EitherStop, stop_on_signals
+from ..training.stop import EitherStop, StopAtOnceError, stop_on_signals
 
 if TYPE_CHECKING:
     from ..device.loop import DeviceLoop
@@ -121,10 +121,7 @@ def train_together(
     """`train` for one run, or for several on a device that differ in their seeds alone.
 
     The console shows the first of them. One that fails does not end the others. The last three
-    arguments are for one run alone; `environment` has been checked.
-
-    Returns:
-      How each run ended, and whether a signal stopped them.
+    arguments are for one run alone. Returns how each ended, and whether a signal stopped them.
     """
     # Paths are absolute before an environment may change the working directory.
     configs = {directory.absolute(): config.anchored() for directory, config in runs.items()}
@@ -168,11 +165,7 @@ def train_together(
 
 
 def in_turn(parts: Mapping[_Part, contextvars.Context]) -> list[Summary]:
-    """Runs all to their ends, each in its own context.
-
-    Raises:
-      RunFailedError: some failed; says of each where and why.
-    """
+    """Runs all to their ends, each in its own context; a RunFailedError says which failed."""
     ended: dict[_Part, Summary] = {}
     failed: dict[_Part, RunFailedError] = {}
     while len(ended) + len(failed) < len(parts):
@@ -183,10 +176,9 @@ def in_turn(parts: Mapping[_Part, contextvars.Context]) -> list[Summary]:
                 ended[part] = end.value
             except RunFailedError as error:
                 failed[part] = error
-    if len(failed) > 1:
-        raise RunFailedError(" ".join(map(str, failed.values())))
     if failed:
-        raise next(iter(failed.values()))
+        first, *others = failed.values()
+        raise RunFailedError(" ".join(map(str, failed.values()))) if others else first
     return [ended[part] for part in parts]
 
 
@@ -208,11 +200,8 @@ def _run(
 ) -> _Part:
     """One run with its files; closes its loop.
 
-    Pauses when its files are open, and then before each `Loop.advance`, whose `until` is set.
-
-    Raises:
-      ValueError: before the first pause: the snapshot or metrics.csv is of another run.
-      RunFailedError: after it.
+    Pauses when its files are open, and then before each `Loop.advance`, whose `until` is set. A
+    ValueError before the first pause says that the snapshot or metrics.csv is of another run.
     """
     steps, _, snapshot_every = config.schedule
     evaluation = PeriodicEvaluation(config, agent, start=start.steps or 0)
@@ -306,11 +295,14 @@ def _run(
                         loop.advance()
                         recorder.advanced(loop.counters, loop.seconds)
                     save_last(running())
-                except (Exception, SystemExit):
-                    if loop.is_consistent:  # as after an error in an environment
-                        with contextlib.suppress(Exception):  # the first error says more
-                            save_last(None)
-                    raise
+                except (Exception, SystemExit, KeyboardInterrupt) as error:
+                    if isinstance(error, StopAtOnceError) or not loop.is_consistent:
+                        raise
+                    with contextlib.suppress(Exception):  # the first error says more
+                        save_last(None)
+                    if not _is_stop(error, stop):
+                        raise
+                    stop.set()
         except (Exception, SystemExit) as error:
             _log.exception("The run failed.")
             raise RunFailedError(
@@ -320,6 +312,14 @@ def _run(
         recorder.end(loop.counters, interrupted=interrupted)
         counted = loop.counters.steps, loop.counters.updates, recorder.last_return
         return Summary(directory, *counted, interrupted, recorder.best.mean_return)
+
+
+def _is_stop(error: BaseException, stop: threading.Event) -> bool:
+    """Whether a signal ended an environment's step, whose processes it reaches as well."""
+    if isinstance(error, RefusedError | EOFError | ConnectionError):
+        time.sleep(0.5)  # it may reach this process last
+        return stop.is_set()
+    return isinstance(error, KeyboardInterrupt)
 
 
 def _failure(error: BaseException, steps: int, directory: Path, snapshots: Snapshots) -> str:

@@ -14,7 +14,7 @@ from ..datatypes import ActionSpec, TimeStep
 
 Convert: TypeAlias = Callable[[Any], np.ndarray]  # from our actions `[E, ...]` to a library's
 
-_LARGEST = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def arrival(
@@ -96,7 +96,7 @@ def checked_actions(actions: np.ndarray, spec: ActionSpec, num_envs: int) -> np.
 
 def fits(values: Any) -> bool:
     """Whether all of them are finite as float32."""
-    return bool((np.abs(values) <= _LARGEST).all())
+    return bool((np.abs(values) <= LARGEST).all())
 
 
 def enlarge(picture: np.ndarray, factor: int) -> np.ndarray:

@@ -69,21 +69,16 @@ class Atari:
       max_frames: >= 4. Episodes are cut off after so many frames (30 minutes), no-ops not counted.
       repeat_action_probability: in [0, 1]. Chance, each frame, that the previous action is
         repeated ("sticky actions"; 0.25 in Machado et al. 2018).
-      clip_rewards: clip rewards to [-1, 1] here. Returns are then no longer the game's score. Runs
-        are evaluated without it.
+      clip_rewards: clip rewards to [-1, 1] here. Runs are evaluated without it.
       episodic_life: a lost life ends the episode, with discount 0. The next episode continues the
         game, after one action of doing nothing. A new game begins only when the game is over.
-        Frames of the life before are 0 in a `frame_stack`, as those before a game are.
-        Returns are then those of lives, not the game's score, and `max_frames` still counts the
-        frames of a game. Meant for training: runs are evaluated without it.
+        Frames of the life before are 0 in a `frame_stack`, as those before a game are. Returns are
+        of lives, `max_frames` still counts the frames of a game. Runs are evaluated without it.
       num_threads: >= 1; the smaller of E and the number of processors when None.
 
-    Raises:
-      ValueError: an argument is out of its range, or there is no such game.
     """
 
     training_only = ("clip_rewards", "episodic_life")
-    """Switches that evaluations leave out."""
 
     def __init__(
         self,
@@ -148,11 +143,7 @@ class Atari:
         return self._arrived(frames, np.zeros(self.num_envs), nothing, nothing, ~nothing)
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E]` and returns the time steps that follow, `[E, ...]`.
-
-        Raises:
-          ValueError: the actions are not E integers of the action spec.
-        """
+        """Takes actions `[E]` and returns the time steps that follow, `[E, ...]`."""
         # An action out of range would kill a thread of ale-py, and with it this process would wait
         # for ever.
         actions = checked_actions(actions, self.spec.actions, self.num_envs)

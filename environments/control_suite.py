@@ -40,9 +40,6 @@ class ControlSuite(DmEnvVector):
       time_limit: > 0, seconds of simulated time until an episode is cut off; the task's own when
         None.
 
-    Raises:
-      ImportError: dm_control is missing or cannot be imported; the message says what to do.
-      ValueError: an argument is out of its range, or the suite has no such task.
     """
 
     def __init__(

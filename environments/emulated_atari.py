@@ -46,10 +46,6 @@ class EmulatedAtari(SequentialVector):
       states: results of `emulator_state`; None for the game's own start.
       max_noops: not used with `states`.
       max_frames: counted from where the episode begins.
-
-    Raises:
-      ValueError: an argument is out of its range, there is no such game, or a state is not one of
-        this game (or of another version of ale-py), or one in which the game is over.
     """
 
     def __init__(

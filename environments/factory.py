@@ -72,12 +72,12 @@ def make(
     Args:
       id: the id, or a function. Switches may follow an id, where only text can be given:
         "deep_sea,size=20,screen=4".
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone. Of a dm_env
-        environment only if the function that makes it has a parameter `seed`.
+      seed: >= 0. The episodes of environment e depend on `seed` and e alone, as long as all random
+        numbers come from Gymnasium's `np_random` and spaces, from JAX's keys, or from a parameter
+        `seed` of the function that makes it.
       num_envs: E >= 1.
       render: whether `render()` will be called; needed for Gymnasium's environments, and for
-        Atari games in colour, if their switches are those of `EmulatedAtari`. A function without a
-        parameter `render_mode` chooses its own render mode.
+        Atari games in colour, if their switches are those of `EmulatedAtari`.
       evaluation: whether to leave out switches that are for training only: Atari's `episodic_life`
         and `clip_rewards`; of functions and classes, those that an attribute `training_only` names.
       search_path: the directory from which `my_module` may be imported, besides the Python path;
@@ -87,9 +87,6 @@ def make(
         `retrax.environments.atari.Atari` for Atari games (frame_stack, full_action_set, ...),
         `time_limit` for the control suite, and the constructor's arguments and `max_episode_steps`
         for a Gymnasium id.
-
-    Returns:
-      The environments. Call `reset()` first.
 
     Raises:
       ValueError: the id is unknown or registered twice, `my_module` cannot be imported, a function
@@ -111,8 +108,7 @@ def make(
 def known_environments() -> list[str]:
     """The ids that `make` knows: ours, Gymnasium's, Atari games, the control suite's, entry points.
 
-    The suite's are left out where dm_control is missing or cannot be imported; where it can, that
-    takes about a second.
+    The suite's are left out where dm_control cannot be imported.
     """
     from .atari import games
     from .control_suite import tasks
@@ -286,8 +282,6 @@ def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvi
     (`metadata["autoreset_mode"]`) must be NEXT_STEP, Gymnasium's default and EnvPool's: the step
     after a last one begins the next episode.
 
-    Spaces become what those of single environments become; see `spaces`.
-
     Args:
       vector: the environments, owned by the result.
       seed: of the first `reset`; as Gymnasium's vectors take it, environment e gets `seed + e`.
@@ -303,17 +297,9 @@ def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvi
 
 
 def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnvironment:
-    """A `VectorEnvironment` of what a user made, of `num_envs` environments.
+    """A `VectorEnvironment` of a vector, a `gymnasium.Env` or a `dm_env.Environment`.
 
-    Args:
-      made: one already, what `from_gymnasium_vector` takes, or one `gymnasium.Env` or
-        `dm_env.Environment`.
-      name: of it, for errors.
-      num_envs: E.
-      seed: of Gymnasium's environments, where they take one from `reset`.
-
-    Raises:
-      ValueError: it is none of these, or has another number of environments.
+    A ValueError says that it is none of these, or has another number of environments.
     """
     single: tuple[type, ...] = (dm_env.Environment,)
     if "gymnasium" in sys.modules:  # whose import takes longer than the rest

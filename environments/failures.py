@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ _log = logging.getLogger("retrax")
 
 Closable = TypeVar("Closable")
 _WHITE = 255
+_CLOSE_SECONDS = 10.0
 _EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # from Gymnasium's name to our extra
 
 
@@ -57,11 +59,32 @@ def failure(what: str, error: BaseException) -> Exception:
     return RefusedError(f"{what}: {reason(error)}.")
 
 
-def close_quietly(environment: Any, name: str = "the environment") -> None:
-    """Closes a user's environment, whose work is done; what it raises is a line in the log."""
-    try:
-        environment.close()
-    except (Exception, SystemExit) as error:
+def close_quietly(
+    environment: Any, name: str = "the environment", *, has_failed: bool = False
+) -> None:
+    """Closes a user's environment, whose work is done; what it raises is a line in the log.
+
+    The `close` of one that `has_failed` may never end: it has some seconds, in a thread.
+    """
+    raised: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            environment.close()
+        except BaseException as error:
+            raised.append(error)
+
+    if has_failed:
+        thread = threading.Thread(target=close, daemon=True)
+        thread.start()
+        thread.join(_CLOSE_SECONDS)
+        if thread.is_alive():
+            raised.append(TimeoutError(f"it takes more than {_CLOSE_SECONDS:g} s"))
+    else:
+        close()
+    for error in raised:
+        if not isinstance(error, Exception | SystemExit):
+            raise error
         _log.warning(str(failure(f"{name} could not be closed", error)))
 
 
@@ -70,8 +93,10 @@ def closing_quietly(environment: Closable) -> Iterator[Closable]:
     """`contextlib.closing` with `close_quietly`."""
     try:
         yield environment
-    finally:
-        close_quietly(environment)
+    except BaseException:
+        close_quietly(environment, has_failed=True)
+        raise
+    close_quietly(environment)
 
 
 def close_all(environments: Sequence[Any]) -> None:

@@ -3,6 +3,8 @@
 `E` denotes the number of environments.
 """
 
+import contextlib
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -19,6 +21,8 @@ from .sequential import Result, SequentialVector, check_alike, part_of
 from .spaces import convert
 
 _WRAPPERS = "gymnasium.wrappers."
+_JOIN_SECONDS = 1.0
+_RETURNED = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class GymnasiumVector(SequentialVector):
@@ -35,19 +39,13 @@ class GymnasiumVector(SequentialVector):
     Args:
       make_one: makes one environment; called E times. It chooses the render mode.
       num_envs: E >= 1.
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone, as long as its own
-        randomness comes from Gymnasium's `np_random`.
+      seed: >= 0, see `make`.
       max_episode_steps: transitions after which episodes are cut off. None leaves that to the
         environments; those without a limit get `datatypes.DEFAULT_LIMIT`.
-
-    Raises:
-      ValueError: an argument is out of its range, a space is not supported, or the E
-        environments have different spaces or are one and the same object.
     """
 
-    # gymnasium.vector.SyncVectorEnv has the same autoreset (NEXT_STEP), but it is 20 % slower than
-    # this loop on CartPole (it copies twice and collects `info`, which we drop), and it does not
-    # report which environment returned a wrong reward or an observation of a wrong shape.
+    # gymnasium.vector.SyncVectorEnv is 20 % slower than this loop on CartPole (it copies twice and
+    # collects `info`), and does not report which environment returned what is wrong.
 
     _COUNTERS = (*SequentialVector._COUNTERS, "_seeds")
 
@@ -59,7 +57,8 @@ class GymnasiumVector(SequentialVector):
         seed: int = 0,
         max_episode_steps: int | None = None,
     ) -> None:
-        self._seeds: list[int | None] = [int(s) for s in integer_seeds(seed, num_envs)]
+        numbers = [int(s) for s in integer_seeds(seed, num_envs)]
+        self._seeds: list[int | None] = [*numbers]
         self._environments: list[gymnasium.Env] = []
         with closed_on_error(self._environments):
             for _ in range(num_envs):
@@ -72,6 +71,8 @@ class GymnasiumVector(SequentialVector):
             self.statistics = _note_on_statistics(self._environments[0])
             converted = convert(seen, taken, limit or own, self.statistics)
             super().__init__(*converted, num_envs, limit=limit)
+            for environment, number in zip(self._environments, numbers, strict=True):
+                _seed_spaces(environment.unwrapped, number)
             self._simulations = [_simulation(one.unwrapped) for one in self._environments]
 
     def render(self) -> np.ndarray:
@@ -90,11 +91,12 @@ class GymnasiumVector(SequentialVector):
     def _begin(self, e: int) -> Any:
         """Resets environment e; the first reset passes its seed."""
         seed, self._seeds[e] = self._seeds[e], None
-        return self._environments[e].reset(seed=seed)[0]
+        result = self._environments[e].reset(seed=seed)
+        return checked_results(f"reset() of environment {e}", result)[0]
 
     def _advance(self, e: int, action: np.ndarray) -> Result:
-        observation, reward, terminated, truncated, _ = self._environments[e].step(action)
-        return observation, reward, terminated, truncated
+        results = checked_results(f"step() of environment {e}", self._environments[e].step(action))
+        return results[:4]
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
         """The environment and its wrappers; their specs and arguments never change."""
@@ -106,6 +108,25 @@ class GymnasiumVector(SequentialVector):
         simulation, inner = self._simulations[e], self._environments[e].unwrapped
         simulated = {"model", "data", "mujoco_renderer"} if simulation else set()
         return [*found, Attributes(inner, {"spec"} | simulated), *simulation]
+
+
+def checked_results(what: str, results: Any) -> tuple[Any, ...]:
+    """Refuses the results of Gym before 0.26 and others that are none of `reset` or `step`."""
+    names = ("observation", "info") if "reset" in what else _RETURNED
+    if isinstance(results, tuple) and len(results) == len(names):
+        return results
+    kind = type(results).__name__
+    found = f"{len(results)} values" if isinstance(results, tuple) else f"one of type {kind}"
+    raise RefusedError(f"{what} must return ({', '.join(names)}), got {found}.")
+
+
+def _seed_spaces(environment: gymnasium.Env, seed: int) -> None:
+    """Gives an environment spaces of its own, for those that call `sample`."""
+    for name in ("observation_space", "action_space"):
+        space = copy.deepcopy(getattr(environment, name))
+        with contextlib.suppress(AttributeError):  # a property
+            setattr(environment, name, space)
+        getattr(environment, name).seed(seed)
 
 
 def _wrappers(environment: gymnasium.Env) -> Iterator[gymnasium.Wrapper]:
@@ -169,7 +190,7 @@ class GymnasiumVectorAdapter(SequentialVector):
                 num_envs, limit = vector.num_envs, vector.spec and vector.spec.max_episode_steps
                 seen, acted = vector.single_observation_space, vector.single_action_space
         super().__init__(*convert(seen, acted, limit), int(num_envs), limit=None)
-        self._closed = False
+        self._closed = self._has_failed = False
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""
@@ -177,9 +198,16 @@ class GymnasiumVectorAdapter(SequentialVector):
 
     def close(self) -> None:
         """Closes the vector. Calling it twice does no harm."""
-        if not self._closed:
-            self._closed = True
-            close_quietly(self._vector, "the vector")
+        closed, self._closed = self._closed, True
+        processes = getattr(self._vector.unwrapped, "processes", ()) if self._has_failed else ()
+        if processes and not closed:
+            # Gymnasium would wait for answers of processes that are dead.
+            for process in processes:
+                process.kill()
+                process.join(_JOIN_SECONDS)
+            self._vector.unwrapped.closed = True
+        elif not closed:
+            close_quietly(self._vector, "the vector", has_failed=self._has_failed)
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
         raise ValueError(f"{type(self._vector).__name__} has no state that could be kept")
@@ -187,16 +215,13 @@ class GymnasiumVectorAdapter(SequentialVector):
     def _results(self, given: np.ndarray, first: np.ndarray) -> Iterable[Result]:
         if self._num_steps == 0:
             options, self._options = self._options, {}
-            batch = self._called("reset", lambda: self._vector.reset(**options)[0])
+            batch, _ = checked_results(
+                "the vector's reset()", self._called("reset", lambda: self._vector.reset(**options))
+            )
             numbers = [np.zeros(self.num_envs)] * 3
         else:
             results = self._called("step", lambda: self._vector.step(given))
-            if not isinstance(results, tuple) or len(results) != 5:
-                raise RefusedError(
-                    "the vector's step must return observation, reward, terminated, truncated and "
-                    f"info, got {results!r:.60}."
-                )
-            batch, *numbers, _ = results
+            batch, *numbers, _ = checked_results("the vector's step()", results)
         columns = map(self._column, ("reward", "terminated", "truncated"), numbers)
         for e, result in enumerate(zip(*columns, strict=True)):
             # Where an episode has begun, what came with its first observation means nothing.
@@ -223,8 +248,11 @@ class GymnasiumVectorAdapter(SequentialVector):
             ) from error
 
     def _called(self, name: str, function: Callable[[], Any]) -> Any:
+        self._has_failed = True
         with one_sentence(f"the vector failed in {name}(), at step {self._num_steps}"):
-            return function()
+            results = function()
+        self._has_failed = False
+        return results
 
 
 def _check_autoreset(vector: Any) -> None:

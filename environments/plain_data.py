@@ -49,11 +49,7 @@ class NotPlainError(ValueError):
 
 
 def pack(value: Any, name: str = "the state") -> bytes:
-    """Bytes of plain data.
-
-    Raises:
-      NotPlainError: names what is not plain data, or that two arrays share a part of their memory.
-    """
+    """Bytes of plain data; a NotPlainError names what is none, or arrays that share memory."""
     file = io.BytesIO()
     try:
         _Pickler(file, _PROTOCOL).dump(value)
@@ -67,11 +63,7 @@ def pack(value: Any, name: str = "the state") -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """The plain data of `pack`: new arrays, generators and containers.
-
-    Raises:
-      ValueError: the bytes are damaged, or not plain data.
-    """
+    """The plain data of `pack`, new ones; a ValueError if the bytes are damaged or others."""
     try:
         return _Unpickler(io.BytesIO(data)).load()
     except Exception as error:  # pickle and NumPy raise many types
@@ -150,8 +142,8 @@ class Attributes(NamedTuple):
     """The state of one object: its attributes, without those that are `skipped`.
 
     An object qualifies if its class is written in Python and all its attributes are plain data,
-    named tuples of plain data, or constants: functions without a closure, classes, modules, and
-    Gymnasium's spaces that have drawn nothing. Everything else (a simulator of another library, a
+    named tuples of plain data, Gymnasium's spaces (with their generators), or constants: functions
+    without a closure, classes, modules. Everything else (a simulator of another library, a
     list of objects) may hide a state, so it is refused.
 
     Data of its classes count, too: what can be written in place (a list of levels) is kept, what
@@ -170,7 +162,8 @@ class Attributes(NamedTuple):
         slots = any(getattr(base, "__slots__", ()) for base in kind.__mro__)
         if slots or kind.__basicsize__ > _LARGEST or not hasattr(self.thing, "__dict__"):
             raise NotPlainError(f"{kind.__qualname__} is not a plain Python class")
-        values, constants, shared = {}, {}, {}
+        values: dict[str, Any] = {}
+        constants, shared = {}, {}
         for name, value in vars(self.thing).items():
             if name in self.skipped:
                 continue
@@ -179,6 +172,9 @@ class Attributes(NamedTuple):
                 constants[name] = described
             elif _is_named_tuple(value):
                 constants[name], values[name] = type(value).__qualname__, tuple(value)
+            elif _is_space(value):
+                constants[name] = repr(value)
+                values[name] = [space._np_random for space in _spaces(value)]
             else:
                 values[name] = value
         for name, _, value in _class_data(kind):
@@ -213,6 +209,10 @@ class Attributes(NamedTuple):
         own = vars(self.thing)
         named = {name for name, value in own.items() if _is_named_tuple(value)}
         for name, value in state["values"].items():
+            if name in own and _is_space(own[name]):
+                for space, generator in zip(_spaces(own[name]), value, strict=True):
+                    space._np_random = generator
+                continue
             own[name] = type(own[name])(*value) if name in named else value
         for name, owner, _ in list(_class_data(type(self.thing))):
             if name in state["shared"]:
@@ -236,7 +236,7 @@ def _constant(value: Any) -> str | None:
         return value.__name__
     if isinstance(value, type) or (isinstance(value, types.FunctionType) and not value.__closure__):
         return f"{value.__module__}.{value.__qualname__}"
-    if type(value).__module__.startswith("gymnasium.spaces"):
+    if _is_space(value):
         return None if any(space._np_random for space in _spaces(value)) else repr(value)
     return None
 
@@ -254,6 +254,10 @@ def _unwritten(value: Any) -> str | None:
 
 def _is_named_tuple(value: Any) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
+def _is_space(value: Any) -> bool:
+    return type(value).__module__.startswith("gymnasium.spaces")
 
 
 def _spaces(space: Any) -> Iterator[Any]:

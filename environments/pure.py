@@ -16,25 +16,21 @@ from ..basics.prng_keys import with_keys, without_keys
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import check_numbers, checked_actions
 from .failures import RefusedError, drawn, one_sentence
+from .sequential import check_finite
 
 State: TypeAlias = Any  # a pytree of arrays, whatever the environment needs
 
 
 class Transition(NamedTuple):
-    """What an action leads to; the arrays have no leading axes.
+    """What an action leads to; the arrays have no leading axes."""
 
-    Attributes:
-      observation: of the next state, the last one of an episode too.
-      reward: float `[]`.
-      terminated: bool `[]`: the episode is over, and nothing follows.
-      truncated: bool `[]`: the episode is cut off; ignored where `terminated`.
-    """
+    observation: jax.Array  # of the next state, the last one of an episode too
+    reward: jax.Array  # float []
+    terminated: jax.Array  # bool []: the episode is over, and nothing follows
+    truncated: jax.Array  # bool []: the episode is cut off; ignored where `terminated`
 
-    observation: jax.Array
-    reward: jax.Array
-    terminated: jax.Array
-    truncated: jax.Array
 
+_SCALARS = ("bool", "number")
 
 Stepped: TypeAlias = tuple[State, Transition]
 
@@ -59,19 +55,12 @@ class PureEnvironment(Protocol):
 
 
 class Running(NamedTuple):
-    """An environment in the middle of an episode.
+    """An environment in the middle of an episode."""
 
-    Attributes:
-      key: of its random numbers; raw, so that it is saved as other arrays are.
-      state: its own.
-      length: int32 `[]`, transitions of the episode.
-      timestep: the newest.
-    """
-
-    key: jax.Array
+    key: jax.Array  # of its random numbers; raw, so that it is saved as other arrays are
     state: State
-    length: jax.Array
-    timestep: TimeStep
+    length: jax.Array  # int32 [], transitions of the episode
+    timestep: TimeStep  # the newest
 
 
 def begin(environment: PureEnvironment, key: jax.Array) -> Running:
@@ -113,13 +102,7 @@ def _first(environment: PureEnvironment, key: jax.Array, reset_key: jax.Array) -
 class PureVector:
     """E pure environments as a `VectorEnvironment`, with their state: for runs on the host.
 
-    Args:
-      environment: one of them.
-      num_envs: E >= 1.
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
-
-    Raises:
-      ValueError: an argument is out of its range, or the environment cannot be traced.
+    The episodes of environment e depend on `seed` and e alone.
     """
 
     def __init__(self, environment: PureEnvironment, *, num_envs: int = 1, seed: int = 0) -> None:
@@ -128,6 +111,7 @@ class PureVector:
         check_pure(environment)
         self._keys = environment_keys(jax.random.key(seed), num_envs)
         self._running: Running | None = None
+        self._num_steps = 0  # since the last reset(), or since the state was restored
         compiled: Any = _compiled  # environments with fields are frozen dataclasses: hashable
         self._begin, self._advance = compiled(environment)
 
@@ -136,7 +120,7 @@ class PureVector:
         keys = self._keys
         if self._running is not None:
             keys = jax.random.wrap_key_data(self._running.key)
-        self._running = self._begin(keys)
+        self._running, self._num_steps = self._begin(keys), 0
         return self._timestep()
 
     def step(self, actions: np.ndarray) -> TimeStep:
@@ -145,6 +129,7 @@ class PureVector:
         if self._running is None:
             return self.reset()
         self._running = self._advance(self._running, actions)
+        self._num_steps += 1
         return self._timestep()
 
     def state(self) -> list[np.ndarray]:
@@ -172,7 +157,13 @@ class PureVector:
 
     def _timestep(self) -> TimeStep:
         assert self._running is not None
-        return TimeStep(*map(np.array, self._running.timestep))
+        timestep = TimeStep(*map(np.array, self._running.timestep))
+        check_finite(timestep.reward, timestep.observation, self._num_steps, self._number)
+        return timestep
+
+    def _number(self, index: int) -> str:
+        shape = self.spec.observations.shape
+        return f"{[int(i) for i in np.unravel_index(index, shape)] or ''}"
 
 
 @functools.lru_cache(maxsize=16)  # evaluations make new environments
@@ -216,14 +207,21 @@ def check_pure(environment: Any, name: str = "") -> None:
         )
     spec = environment.spec
 
-    def both(key: jax.Array, action: jax.Array) -> list[tuple[State, jax.Array]]:
+    def both(key: jax.Array, action: jax.Array) -> Any:
         state, observation = environment.reset(key)
         following, transition = environment.step(key, state, action)
-        return [(state, observation), (following, transition.observation)]
+        return [(state, observation), (following, transition.observation)], transition
 
     action = jax.ShapeDtypeStruct(spec.actions.shape, spec.actions.dtype)
     with one_sentence(f"{name} cannot be traced by JAX"):
-        found = jax.eval_shape(both, jax.eval_shape(lambda: jax.random.key(0)), action)
+        found, transition = jax.eval_shape(both, jax.eval_shape(lambda: jax.random.key(0)), action)
+    for field in ("reward", "terminated", "truncated"):
+        value = getattr(transition, field)
+        if value.shape or value.dtype.kind not in ("fiub" if field == "reward" else "iub"):
+            raise ValueError(
+                f"{name} must return a {field} that is one {_SCALARS[field == 'reward']}, got "
+                f"{value.dtype} {value.shape}."
+            )
     wanted = spec.observations
     for _, seen in found:
         if (seen.shape, seen.dtype) != (wanted.shape, wanted.dtype):

@@ -56,8 +56,7 @@ def make_pure(id: str, *, search_path: Path | None = None, seed: int = 0) -> Pur
       seed: >= 0, of the environment that a NAME with a parameter `seed` makes, as in `make`.
 
     Raises:
-      ValueError: the environment is not written in JAX, is for several players, has no such switch,
-        or cannot be traced.
+      ValueError: the environment is not written in JAX, or has no such switch.
       ImportError: pgx is not installed.
     """
     name, switches = split(id)
@@ -86,11 +85,7 @@ def is_written_in_jax(made: Any) -> bool:
 
 
 def as_pure(made: Any, name: str, max_episode_steps: int | None = None) -> PureEnvironment:
-    """An environment that a user made, whose episodes have a limit: its own one if None is given.
-
-    Raises:
-      ValueError: see `check_pure`, or the limit is not an integer of at least 1.
-    """
+    """An environment that a user made, whose episodes have a limit: its own if None is given."""
     check_limit(max_episode_steps)
     if _is_gymnax(made):
         made = Gymnax(made)
@@ -125,11 +120,7 @@ class _Limited:
 
 
 class Pgx:
-    """A game of pgx for one player, such as MinAtar's.
-
-    Its boards of bools are images, as those of the host's MinAtar. Episodes end after
-    `DEFAULT_LIMIT` steps, since pgx has no limits. One for more players is refused by a ValueError.
-    """
+    """A game of pgx for one player, such as MinAtar's; boards of bools are images, as there."""
 
     def __init__(self, game: Any) -> None:
         if game.num_players != 1:
@@ -147,12 +138,12 @@ class Pgx:
         self.spec = EnvironmentSpec(seen, actions, max_episode_steps=DEFAULT_LIMIT, note=note)
 
     def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
-        """A new game."""
+        """See `PureEnvironment`."""
         state = self._game.init(key)
         return state, self._seen(state)
 
     def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
-        """A move."""
+        """See `PureEnvironment`."""
         state = self._game.step(state, action, key)
         reward = state.rewards[0]
         return state, Transition(self._seen(state), reward, state.terminated, state.truncated)
@@ -165,12 +156,7 @@ class Pgx:
 
 @functools.lru_cache(maxsize=8)  # what is compiled for an environment is found by its identity
 def make_pgx(game: str) -> Pgx:
-    """A game of pgx.
-
-    Raises:
-      ValueError: there is no such game, or it is not for one player.
-      ImportError: pgx is not installed.
-    """
+    """A game of pgx by its name."""
     try:
         import pgx
     except ImportError:
@@ -188,8 +174,7 @@ class Gymnax:
     """An environment of the form of gymnax's: `reset_env` and `step_env` with parameters.
 
     gymnax before 1.0 says `done` for both kinds of ends; an episode that reaches
-    `max_steps_in_episode` of the parameters is truncated here. Actions that are neither discrete
-    nor have bounds are refused by a ValueError.
+    `max_steps_in_episode` of the parameters is truncated here.
     """
 
     def __init__(self, environment: Any) -> None:
@@ -212,7 +197,7 @@ class Gymnax:
         self.spec = EnvironmentSpec(observations, allowed, max_episode_steps=self._limit)
 
     def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
-        """A new episode."""
+        """See `PureEnvironment`."""
         observation, state = self._environment.reset_env(key, self._params)
         return state, jnp.asarray(observation, jnp.float32)
 

@@ -50,13 +50,13 @@ class PureCatch:
     )
 
     def reset(self, key: jax.Array) -> tuple[CatchState, jax.Array]:
-        """The ball is in a random column."""
+        """See `PureEnvironment`."""
         ball = jax.random.randint(key, (), 0, self.COLUMNS)
         state = CatchState(jnp.int32(0), ball, jnp.int32(self.COLUMNS // 2))
         return state, self._observe(state)
 
     def step(self, key: jax.Array, state: CatchState, action: jax.Array) -> Stepped:
-        """The ball falls, the paddle moves."""
+        """See `PureEnvironment`."""
         paddle = jnp.clip(state.paddle + action - 1, 0, self.COLUMNS - 1)
         state = CatchState(state.row + 1, state.ball, paddle)
         landed = state.row == self.ROWS - 1
@@ -122,11 +122,7 @@ class PureMemory:
         return state, Transition(self._observe(state), reward, answered, _NEVER)
 
     def draw(self, observation: np.ndarray) -> np.ndarray:
-        """Two squares: uint8 `[32, 64, 3]`.
-
-        The left one is green for the cue +1, red for -1 and black when it is not shown; the right
-        one is white at the query.
-        """
+        """Two squares: uint8 `[32, 64, 3]`, for the cue (green is +1, red -1) and the query."""
         cue, query = observation
         picture = np.zeros((1, 2, 3), np.uint8)
         picture[0, 0, :2] = 255 * (cue < 0), 255 * (cue > 0)
@@ -154,21 +150,18 @@ class PureDeepSea:
     one of them also one column to the left and the other to the right; a wall stops it. Going right
     costs 0.01 / N. Going right from the bottom right cell pays 1. After N actions the episode ends
     by termination. Which action goes right is drawn for each cell; on the way to the treasure each
-    of the two does equally often (to one), so that a policy which prefers one of them everywhere
-    does not find it. The optimal return is 0.99, the next best 0 (always left), and uniformly
-    random play has 2^-N - 0.005 in the mean. (As bsuite's "deep_sea" of Osband et al. 2019, without
-    noise.)
+    does equally often (to one), so a policy which prefers one of them does not find it. The optimal
+    return is 0.99, the next best 0 (always left), and uniformly random play has 2^-N - 0.005 in the
+    mean. (As bsuite's "deep_sea" of Osband et al. 2019, without noise.)
 
     The observation is float32 `[N * N + screen]`: the cells row by row, 1 where the diver is (on
     the last step it has left them, and all are 0), then a noisy television: `screen` numbers drawn
-    uniformly from [0, 1), which mean nothing and make every observation new. Nothing else is
-    random: without a screen all episodes begin alike.
+    uniformly from [0, 1). Nothing else is random: without a screen all episodes begin alike.
 
     Attributes:
       size: N >= 2.
       mapping_seed: >= 0, decides which action goes right in which cell; None: action 1 everywhere.
-        It is no matter of the run's seed, which differs between training, its actors and
-        evaluation.
+        The run's seed does not matter: it differs between training, actors and evaluation.
       screen: >= 0, numbers on the noisy television.
       remote: whether the diver has the remote control: new noise is shown only at the start and
         after a move that is not to the right (the way to the treasure is the dull one), and
@@ -230,10 +223,7 @@ class PureDeepSea:
         return state, Transition(self._observe(state), reward, state.row == self.size, _NEVER)
 
     def draw(self, observation: np.ndarray) -> np.ndarray:
-        """The cells: uint8 `[16 N, 16 N, 3]`; the diver is white and the treasure yellow.
-
-        The television, if there is one, is another row, in grey.
-        """
+        """The cells and a row for the television: uint8 `[16 N, 16 N, 3]`, or one row more."""
         cells, screen = observation[: self.size**2], observation[self.size**2 :]
         picture = np.zeros((self.size, self.size, 3))
         picture[-1, -1, :2] = 1

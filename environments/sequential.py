@@ -3,14 +3,14 @@
 `E` denotes the number of environments.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import Convert, arrival, check_limit, checked_actions, fits
+from .arrival import LARGEST, Convert, arrival, check_limit, checked_actions, fits
 from .failures import RefusedError, close_all, failure, one_sentence
 from .mujoco import MujocoState
 from .observations import Group, MisfitError, Part
@@ -67,11 +67,7 @@ class SequentialVector:
     def step(self, actions: np.ndarray) -> TimeStep:
         """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
 
-        Raises:
-          ValueError: an action has the wrong shape or kind or is not finite, a reward or an
-            observation is not finite as a float32, an observation does not fit its space, a reward
-            is not one number, the end of an episode is neither true nor false, or an environment
-            raised an error or called `sys.exit()`.
+        A ValueError names what is wrong with an action, or with what an environment returned.
         """
         given = self._act(checked_actions(actions, self.spec.actions, self.num_envs))
         first, self._num_steps = self._starts, self._num_steps + 1
@@ -84,8 +80,7 @@ class SequentialVector:
             terminated[e] = self._bool(over, "terminated", e)
             truncated[e] = self._bool(cut_off, "truncated", e)
             self._read(found, observation[e], e)
-        self._check_rewards(reward)
-        self._check_observations(observation)
+        check_finite(reward, observation, self._num_steps, self._see.name)
         self._lengths = np.where(first, 0, self._lengths + 1)
         if self._limit is not None:
             truncated |= self._lengths >= self._limit
@@ -100,12 +95,8 @@ class SequentialVector:
     def recorded(self, observations: Any, actions: Any) -> tuple[np.ndarray, np.ndarray]:
         """Recorded observations `[n, ...]` and actions `[m, ...]`, in the form of the spec.
 
-        Args:
-          observations: as an environment returns them, batched: trees of arrays.
-          actions: as an environment takes them. Continuous ones are not clipped.
-
-        Raises:
-          ValueError: an observation does not fit its space, or an action is none of the space.
+        They are given as an environment returns and takes them; actions are not clipped. A
+        ValueError names an observation that does not fit its space, or an action that is none.
         """
         seen, taken = self.spec.observations, self.spec.actions
         leaf = observations
@@ -188,22 +179,27 @@ class SequentialVector:
             raise self._refused(name, e, f"is {value!r:.60}; it must be True or False")
         return bool(array.item())
 
-    def _check_rewards(self, reward: np.ndarray) -> None:
-        if fits(reward):
-            return
-        e = next(e for e, value in enumerate(reward) if not fits(value))
-        raise self._refused("reward", e, f"is {reward[e]}; it must be finite as a float32")
-
-    def _check_observations(self, observation: np.ndarray) -> None:
-        if observation.dtype == np.uint8 or np.isfinite(observation).all():
-            return
-        flat = observation.reshape(self.num_envs, -1)
-        e, index = (int(x) for x in np.argwhere(~np.isfinite(flat))[0])
-        what = f"is {flat[e, index]}; it must be finite as a float32"
-        raise self._refused(f"observation{self._see.name(index)}", e, what)
-
     def _refused(self, name: str, e: int, what: str) -> RefusedError:
         return RefusedError(f"the {name} of environment {e} at step {self._num_steps} {what}.")
+
+
+def check_finite(
+    reward: np.ndarray, observation: np.ndarray, step: int, name: Callable[[int], str]
+) -> None:
+    """Refuses rewards `[E]` and observations `[E, ...]` that are not finite as float32.
+
+    `name` names a number of an observation by its index in the flattened one.
+    """
+    found = {"reward": reward[:, None], "observation": observation.reshape(len(reward), -1)}
+    for kind, values in found.items():
+        if values.dtype == np.uint8 or fits(values):
+            continue
+        e, index = (int(x) for x in np.argwhere(~(np.abs(values) <= LARGEST))[0])
+        where = name(index) if kind == "observation" else ""
+        raise RefusedError(
+            f"the {kind}{where} of environment {e} at step {step} is {values[e, index]}; it must "
+            "be finite as a float32."
+        )
 
 
 def check_alike(environments: Sequence[Any], *names: str) -> list[Any]:

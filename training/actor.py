@@ -94,8 +94,10 @@ class Actor:
 
     def reset(self) -> None:
         """Starts a new episode in every environment; ValueError if one cannot be reset."""
+        self.is_stepping = True
         with one_sentence("the environments cannot be reset"):
             self._timestep = self._environment.reset()
+        self.is_stepping = False
         self._running = RunningReturns(self._environment.num_envs)
 
     def compile(self) -> None:
@@ -187,7 +189,7 @@ class Actor:
     def close(self) -> None:
         """Closes the writer and the environments."""
         self._writer.close()
-        close_quietly(self._environment)
+        close_quietly(self._environment, has_failed=self.is_stepping)
 
     def _note(self, ended: dict[str, np.ndarray]) -> None:
         for name, values in ended.items():

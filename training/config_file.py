@@ -119,11 +119,7 @@ def read_config(directory: Path) -> RunConfig:
 
 
 def check_new_directory(directory: Path, config: RunConfig) -> None:
-    """Refuses a directory whose files would be overwritten.
-
-    Raises:
-      ValueError: it is a file, or holds a run or something else.
-    """
+    """Refuses, by a ValueError, a directory whose files would be overwritten."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"The run directory {directory} is a file.")
     if not directory.exists() or all(path.name == LOCK for path in directory.iterdir()):

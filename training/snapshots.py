@@ -58,11 +58,7 @@ class Snapshots:
         return sorted(int(number) for number in numbers if number.isdecimal())
 
     def find(self, which: int | str = "newest") -> int:
-        """The steps of a snapshot, `newest` or a number of steps, damaged or not.
-
-        Raises:
-          ValueError: there is none; names all others.
-        """
+        """The steps of a snapshot, `newest` or a number, damaged or not; or a ValueError."""
         steps = self.steps()
         if not steps:
             raise ValueError(

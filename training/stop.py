@@ -12,6 +12,10 @@ _PATIENCE_SECONDS = 1.0
 StopEvent = threading.Event  # what a loop watches
 
 
+class StopAtOnceError(KeyboardInterrupt):
+    """A second signal."""
+
+
 class EitherStop(threading.Event):
     """Is set with another event, which it does not set."""
 
@@ -26,7 +30,7 @@ class EitherStop(threading.Event):
 
 @contextlib.contextmanager
 def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threading.Event]:
-    """Sets an event on the first SIGINT, SIGTERM or SIGHUP; the second raises KeyboardInterrupt.
+    """Sets an event on the first SIGINT, SIGTERM or SIGHUP; the second raises StopAtOnceError.
 
     Outside of the main thread, where Python handles no signals, the event is never set. If the
     program has not ended a second after the first signal, what it is `doing` is written to stderr.
@@ -35,7 +39,7 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
 
     def request(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
-            raise KeyboardInterrupt
+            raise StopAtOnceError
         stop.set()
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

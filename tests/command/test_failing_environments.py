@@ -64,6 +64,13 @@ class Viewer(Exit):
     def close(self):
         raise RuntimeError("no display")
 
+class Interrupted(Exit):
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 27:
+            raise KeyboardInterrupt
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
 class Spaceless(gymnasium.Env):
     pass
 
@@ -92,19 +99,58 @@ class VectorViewer(VectorReset):
 """
 
 
+PROCESSES = """
+import functools
+import os
+import signal
+import gymnasium
+import numpy as np
+
+class Worker(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def __init__(self, number, how):
+        self.number, self.how = number, how
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 27 and self.number < 2:
+            if self.how in ("SIGINT", "SIGTERM") and self.number == 0:  # reaches both
+                os.kill(os.getppid(), getattr(signal, self.how))
+            if self.how in ("SIGINT", "KeyboardInterrupt"):
+                raise KeyboardInterrupt
+            if self.how != "exit" or self.number == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.how == "exit":
+                os._exit(3)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+def vector(num_envs, seed, how):
+    makers = [functools.partial(Worker, number, how) for number in range(num_envs)]
+    return gymnasium.vector.AsyncVectorEnv(makers, context="spawn")
+"""
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """The current directory, with a module of environments that fail."""
     path = list(sys.path)
     (tmp_path / "failing_envs.py").write_text(MODULE)
+    (tmp_path / "failing_processes.py").write_text(PROCESSES)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     sys.path[:] = path
-    del sys.modules["failing_envs"]
+    for name in ("failing_envs", "failing_processes"):
+        sys.modules.pop(name, None)
 
 
-def train(retrax, tiny, name):
-    words = [f"failing_envs:{name}" if word == "catch" else word for word in tiny]
+def train(retrax, tiny, name, module="failing_envs"):
+    words = [f"{module}:{name}" if word == "catch" else word for word in tiny]
     return retrax(*words, "--run-directory", "run")
 
 
@@ -152,6 +198,25 @@ def test_a_failure_in_an_environment_leaves_a_snapshot(here, retrax, tiny):
     assert newest == 104
     (here / "mended").write_text("")
     assert retrax("train", "--resume", "run")[0] == 0
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore:.*(Worker-|last exception|Traceback)")
+@pytest.mark.parametrize("how", ["exit", "SIGKILL", "SIGINT", "SIGTERM", "KeyboardInterrupt", ""])
+def test_processes_of_environments_that_die_end_a_run(here, retrax, tiny, how):
+    """A signal that reaches them and this process asks for a stop; their end is a failure."""
+    name, module = f"vector,how={how}", "failing_processes"
+    if not how:
+        name, module, how = "Interrupted", "failing_envs", "KeyboardInterrupt"
+    status, _, err = train(retrax, tiny, name, module)
+    assert max(int(path.stem) for path in (here / "run" / "snapshots").iterdir()) == 104
+    assert "Traceback" not in err
+    if how in ("exit", "SIGKILL"):
+        assert status == 1
+        assert "the vector failed in step(), at step 27: " in err
+    else:
+        assert status == 0, err
+        assert "Stopped at 104 steps" in err
 
 
 def test_a_step_that_does_not_end_is_left_at_the_second_interrupt(here, retrax, tiny, monkeypatch):

@@ -5,7 +5,7 @@ from dm_env import specs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrax.environments.arrival import arrival, checked_actions, environment_seeds, integer_seeds
+from retrax.environments.arrival import arrival, checked_actions, integer_seeds
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 FLAGS = st.tuples(st.booleans(), st.booleans(), st.booleans())
@@ -52,19 +52,6 @@ def test_seeds_of_neighbours_share_nothing():
     # Adding e to the seed would give environment 1 of seed 0 to environment 0 of seed 1.
     seeds = np.concatenate([integer_seeds(seed, 50) for seed in range(50)])
     assert len(np.unique(seeds)) == 2500
-
-
-@pytest.mark.parametrize(
-    ("seed", "num_envs", "message"),
-    [
-        (0, 0, "num_envs must be at least 1, got 0"),
-        (0, -2, "num_envs must be at least 1, got -2"),
-        (-1, 1, "seed must not be negative, got -1"),
-    ],
-)
-def test_wrong_numbers_are_refused(seed, num_envs, message):
-    with pytest.raises(ValueError, match=message):
-        environment_seeds(seed, num_envs)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])

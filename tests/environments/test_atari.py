@@ -6,6 +6,7 @@ from stepping import FIRST, LAST, MID, history, random_actions
 
 from retrax.environments import atari
 from retrax.environments.atari import Atari, games
+from retrax.environments.emulated_atari import EmulatedAtari
 
 DOWN, ACROSS = oracles.area_weights(210, 84), oracles.area_weights(160, 84).T
 
@@ -203,17 +204,6 @@ def test_sticky_actions_change_the_game():
     assert (history(one, actions)["observation"] != history(two, actions)["observation"]).any()
 
 
-def test_stacked_frames_end_with_the_newest():
-    one, four = (Atari("breakout", frame_stack=k, max_noops=0) for k in (1, 4))
-    actions = random_actions(one, 20)
-    single, stacked = history(one, actions)["observation"], history(four, actions)["observation"]
-    assert stacked.shape == (21, 1, 84, 84, 4)
-    assert not stacked[0, ..., :3].any()
-    for t in range(3, 21):
-        for k in range(4):
-            np.testing.assert_array_equal(stacked[t, ..., k], single[t - 3 + k, ..., 0])
-
-
 def test_render_is_what_the_agent_sees_enlarged():
     environment = Atari("pong", num_envs=2, frame_stack=2)
     with pytest.raises(ValueError, match="nothing to render before reset"):
@@ -237,6 +227,8 @@ def test_games_are_those_that_gymnasium_registers():
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
+        ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
+        ({"seed": -1}, "seed must not be negative, got -1"),
         ({"frame_stack": 0}, "frame_stack must be at least 1, got 0"),
         ({"max_noops": -1}, "max_noops must be at least 0, got -1"),
         ({"max_frames": 3}, "max_frames must be at least 4, got 3"),
@@ -250,12 +242,7 @@ def test_games_are_those_that_gymnasium_registers():
     ],
 )
 def test_wrong_arguments_are_refused(kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        Atari(**{"game": "pong", **kwargs})
-
-
-def test_an_action_that_would_hang_the_emulator_is_refused():
-    environment = Atari("pong", num_envs=2)
-    environment.reset()
-    with pytest.raises(ValueError, match="action of environment 1 must be 0 to 5, got 6"):
-        environment.step(np.array([0, 6]))
+    switches = {"num_threads", "repeat_action_probability"}
+    for kind in [Atari] + [EmulatedAtari] * (not switches & kwargs.keys()):
+        with pytest.raises(ValueError, match=message):
+            kind(**{"game": "pong", **kwargs})

@@ -46,17 +46,13 @@ class Broken:
         return TimeStep(**fields)
 
 
-def replace(step, name, value):
-    def spoil(t, fields):
-        if t == step:
-            fields[name] = value
-
-    return spoil
-
-
 def put(step, name, index, value):
+    """Spoils a part of a field at a step; the whole field if `index` is None."""
+
     def spoil(t, fields):
-        if t == step:
+        if t == step and index is None:
+            fields[name] = value
+        elif t == step:
             fields[name][index] = value
 
     return spoil
@@ -79,73 +75,48 @@ def test_a_discount_between_zero_and_one_may_stand_in_the_middle():
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("name", "step", "value", "sentence"),
     [
-        (replace(0, "reward", [0.0, 0.0]), "reward at step 0 must be a NumPy array, got .*list"),
-        (replace(1, "reward", np.ones(2)), "reward at step 1 must be float32, got float64"),
-        (replace(2, "discount", np.ones(2, int)), "discount at step 2 must be float32, got int64"),
-        (
-            replace(1, "step_type", np.ones(2, np.int8)),
-            "step_type at step 1 must be int32, got int8",
-        ),
-        (
-            replace(4, "reward", np.zeros((2, 1), np.float32)),
-            r"reward at step 4 must have shape \(2,\), got \(2, 1\)",
-        ),
-        (
-            replace(1, "observation", np.zeros((2, 4), np.float32)),
-            r"observation at step 1 must have shape \(2, 3\), got \(2, 4\)",
-        ),
-        (
-            replace(1, "observation", np.zeros((2, 3))),
-            "observation at step 1 must be float32, got float64",
-        ),
-        (
-            put(1, "step_type", 1, 7),
-            "step_type of environment 1 at step 1 must be 0, 1 or 2, got 7",
-        ),
-        (
-            put(0, "step_type", 1, MID),
-            r"step_type of environment 1 at step 0 must be 0 \(FIRST\).*1",
-        ),
-        (
-            put(4, "step_type", 0, MID),
-            r"step_type of environment 0 at step 4 must be 0 \(FIRST\).*1",
-        ),
-        (
-            put(2, "step_type", 1, FIRST),
-            "step_type of environment 1 at step 2 must be 1 or 2.*got 0",
-        ),
-        (put(2, "reward", 1, np.nan), "reward of environment 1 at step 2 must be finite, got nan"),
-        (put(4, "reward", 1, 2.5), "reward of environment 1 at step 4 must be 0 on a.*got 2.5"),
-        (
-            put(0, "reward", 0, 1),
-            "reward of environment 0 at step 0 must be 0 on a first step, got 1",
-        ),
-        (put(1, "discount", 0, 1.5), "discount of environment 0 at step 1 must be 0 to 1, got 1.5"),
-        (
-            put(1, "discount", 0, np.nan),
-            "discount of environment 0 at step 1 must be 0 to 1, got nan",
-        ),
-        (put(4, "discount", 1, 0.5), "discount of environment 1 at step 4 must be 1 on a.*got 0.5"),
-        (put(2, "discount", 1, 0), "discount of environment 1 at step 2 must be above 0.*got 0.0"),
-        (
-            put(2, "observation", (1, 2), np.inf),
-            r"observation\[2\] of environment 1 at step 2 must be finite, got inf",
-        ),
-        (
-            put(2, "observation", (0, 1), 1.5),
-            r"observation\[1\] of environment 0 at step 2 must be at most 1.*got 1.5",
-        ),
-        (
-            put(2, "observation", (0, 1), -1.5),
-            r"observation\[1\] of environment 0 at step 2 must be at least -1.*got -1.5",
-        ),
+        ("reward", 0, [0.0, 0.0], "be a NumPy array, got .*list"),
+        ("reward", 1, np.ones(2), "be float32, got float64"),
+        ("discount", 2, np.ones(2, int), "be float32, got int64"),
+        ("step_type", 1, np.ones(2, np.int8), "be int32, got int8"),
+        ("reward", 4, np.zeros((2, 1), np.float32), r"have shape \(2,\), got \(2, 1\)"),
+        ("observation", 1, np.zeros((2, 4), np.float32), r"have shape \(2, 3\), got \(2, 4\)"),
+        ("observation", 1, np.zeros((2, 3)), "be float32, got float64"),
     ],
 )
-def test_each_broken_promise_is_named(spoil, message):
-    with pytest.raises(ValueError, match=message):
-        check_environment(Broken(spoil), steps=9)
+def test_each_broken_array_is_named(name, step, value, sentence):
+    with pytest.raises(ValueError, match=f"^{name} at step {step} must {sentence}"):
+        check_environment(Broken(put(step, name, None, value)), steps=9)
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "e", "value", "allowed"),
+    [
+        ("step_type", 1, 1, 7, "0, 1 or 2, got 7"),
+        ("step_type", 0, 1, MID, r"0 \(FIRST\).*1"),
+        ("step_type", 4, 0, MID, r"0 \(FIRST\).*1"),
+        ("step_type", 2, 1, FIRST, "1 or 2.*got 0"),
+        ("reward", 2, 1, np.nan, "finite, got nan"),
+        ("reward", 4, 1, 2.5, "0 on a.*got 2.5"),
+        ("reward", 0, 0, 1, "0 on a first step, got 1"),
+        ("discount", 1, 0, 1.5, "0 to 1, got 1.5"),
+        ("discount", 1, 0, np.nan, "0 to 1, got nan"),
+        ("discount", 4, 1, 0.5, "1 on a.*got 0.5"),
+        ("discount", 2, 1, 0, "above 0.*got 0.0"),
+        ("observation", 2, (1, 2), np.inf, "finite, got inf"),
+        ("observation", 2, (0, 1), 1.5, "at most 1.*got 1.5"),
+        ("observation", 2, (0, 1), -1.5, "at least -1.*got -1.5"),
+    ],
+)
+def test_each_broken_promise_is_named(name, step, e, value, allowed):
+    environment = Broken(put(step, name, e, value))
+    e, where = e if isinstance(e, tuple) else (e, "")
+    place = rf"\[{where}\]" if where != "" else ""
+    sentence = f"^{name}{place} of environment {e} at step {step} must be {allowed}"
+    with pytest.raises(ValueError, match=sentence):
+        check_environment(environment, steps=9)
 
 
 def test_an_array_that_the_next_step_overwrites_is_named():
@@ -174,34 +145,19 @@ def test_a_reset_that_does_not_restart_is_named():
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "message"),
+    ("kind", "spec", "sentence"),
     [
-        (
-            {"actions": specs.Array((2,), np.float32)},
-            "spec.actions must be a DiscreteArray or a Bou",
-        ),
-        ({"actions": specs.DiscreteArray(2, np.int64)}, "spec.actions must be int32, got int64"),
-        (
-            {"actions": specs.BoundedArray((2,), np.float64, 0, 1)},
-            "spec.actions must be float32, got float64",
-        ),
-        (
-            {"actions": specs.BoundedArray((2,), np.float32, [0, -np.inf], 1)},
-            "spec.actions must have finite bounds",
-        ),
-        (
-            {"observations": specs.Array((3,), np.float64)},
-            r"spec.observations must be float32, or uint8 .*, got float64 \[3\]",
-        ),
-        (
-            {"observations": specs.Array((84, 84), np.uint8)},
-            r"spec.observations must be float32, or uint8 .*, got uint8 \[84, 84\]",
-        ),
+        ("actions", specs.Array((2,), np.float32), "a DiscreteArray or a Bou"),
+        ("actions", specs.DiscreteArray(2, np.int64), "int32, got int64"),
+        ("actions", specs.BoundedArray((2,), np.float64, 0, 1), "float32, got float64"),
+        ("actions", specs.BoundedArray((2,), np.float32, [0, -np.inf], 1), ".*finite bounds"),
+        ("observations", specs.Array((3,), np.float64), r"float32, or uint8 .*, got float64 \[3\]"),
+        ("observations", specs.Array((8, 4), np.uint8), r"float32, or .*, got uint8 \[8, 4\]"),
     ],
 )
-def test_each_broken_spec_is_named(kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        check_environment(Broken(**kwargs))
+def test_each_broken_spec_is_named(kind, spec, sentence):
+    with pytest.raises(ValueError, match=rf"^spec\.{kind} must (be|have) {sentence}"):
+        check_environment(Broken(**{kind: spec}))
 
 
 def test_images_and_bounded_actions_pass():

@@ -132,16 +132,12 @@ def test_each_environment_gets_a_seed_of_its_own(here):
     assert make("custom_envs:Walk", seed=1)._environments[0].seed == seeds[0]
 
 
-def test_a_function_without_a_seed_is_seeded_by_gymnasium(here):
-    environment = make("custom_envs:unseeded", num_envs=2, seed=3)
-    wanted = make("CartPole-v1", num_envs=2, seed=3)
-    np.testing.assert_array_equal(environment.reset().observation, wanted.reset().observation)
-
-
 def test_switches_reach_the_function(here):
     assert make("custom_envs:Walk,size=7")._environments[0].size == 7
     assert make("custom_envs:anything,size=7")._environments[0].size == 7
     assert make("custom_envs:vector", length=5).pure.length == 5
+    with pytest.raises(ValueError, match="made by a function has no switch length"):
+        make(lambda: gymnasium.make("CartPole-v1"), length=3)
     with pytest.raises(ValueError, match="custom_envs:Walk has no switch sise; its switches are: "):
         make("custom_envs:Walk,sise=7")
     with pytest.raises(ValueError, match="no switch sise; its switches are: length"):

@@ -117,25 +117,13 @@ def test_no_op_starts_are_spread_and_depend_on_the_seed_alone():
     assert (pictures(1, seed=1) != one).any()
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
-        ({"seed": -1}, "seed must not be negative, got -1"),
-        ({"frame_stack": 0}, "frame_stack must be at least 1, got 0"),
-        ({"max_noops": -1}, "max_noops must be at least 0, got -1"),
-        ({"max_frames": 3}, "max_frames must be at least 4, got 3"),
-        ({"game": "Pong"}, "no game 'Pong' for one player"),
-        ({"states": []}, "must be at least one start state"),
-        ({"states": [b"abc"]}, f"start state 0 is not one of pong in ale-py {ale_py.__version__}"),
-    ],
-)
-def test_wrong_arguments_are_refused(kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        EmulatedAtari(**{"game": "pong", **kwargs})
-
-
 def test_states_of_another_game_or_of_an_ended_one_are_refused():
+    for states, sentence in (
+        ([], "must be at least one start state"),
+        ([b"abc"], f"start state 0 is not one of pong in ale-py {ale_py.__version__}"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            EmulatedAtari("pong", states=states)
     environment = EmulatedAtari("breakout", max_noops=0)
     timestep = environment.reset()
     begin = environment.emulator_state()

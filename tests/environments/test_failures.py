@@ -2,6 +2,8 @@
 
 import re
 import sys
+import threading
+import types
 
 import average_agent
 import dm_env
@@ -11,9 +13,10 @@ import numpy as np
 import pytest
 from dm_env import specs
 from gymnasium import spaces
+from scripted import ScriptedToo
 from stepping import Counting
 
-from retrax.environments import make
+from retrax.environments import failures, make
 from retrax.environments.failures import RefusedError, drawn
 from retrax.environments.gymnasium_adapter import GymnasiumVector
 from retrax.environments.pure import PureVector
@@ -73,10 +76,6 @@ def play(environment, steps):
 def test_a_constructor(what, sentence):
     with pytest.raises(RefusedError, match=f"^an environment .* cannot be made{sentence}"):
         make(Failing, place="init", what=what)
-
-
-@pytest.mark.parametrize(("what", "sentence"), SENTENCES)
-def test_a_constructor_of_a_registered_environment(what, sentence):
     gymnasium.register("Failing-v0", entry_point=Failing)
     try:
         with pytest.raises(RefusedError, match=f"^Failing-v0 cannot be made{sentence}"):
@@ -102,8 +101,6 @@ def test_reset_and_step(what, sentence):
 
 
 def test_modules_that_are_missing_are_named():
-    with pytest.raises(ImportError, match=f"cannot be made{NEEDS}"):
-        make(Failing, place="init", what=needs)
     with pytest.raises(ImportError, match=rf"failed in reset\(\), at step 0{NEEDS}"):
         make(Failing, place="reset", what=needs).reset()
 
@@ -160,6 +157,54 @@ def test_gymnasiums_environments_on_jax_say_what_they_need(monkeypatch):
     )
     with pytest.raises(ImportError, match=sentence):
         make("phys2d/CartPole-v1")
+
+
+class Old(Counting):
+    """Of Gym before 0.26."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset()
+        return observation if self.place == "reset" else (observation, info)
+
+    def step(self, action):
+        observation, reward, done, _, info = super().step(action)
+        return observation, reward, done, info
+
+
+class OldToo(ScriptedToo):
+    def __init__(self, place):
+        super().__init__()
+        setattr(self, place, lambda *_: np.zeros(1))
+
+
+STEP = r"\(observation, reward, terminated, truncated, info\), got 4 values\.$"
+
+
+@pytest.mark.parametrize(
+    ("maker", "place", "sentence"),
+    [
+        (Old, "reset", r"must return \(observation, info\), got one of type ndarray\.$"),
+        (Old, "step", f"must return {STEP}"),
+        (OldToo, "reset", r"must return a dm_env\.TimeStep, got a ndarray\.$"),
+        (OldToo, "step", r"must return a dm_env\.TimeStep, got a ndarray\.$"),
+    ],
+)
+def test_other_interfaces_are_named(maker, place, sentence):
+    with pytest.raises(RefusedError, match=rf"^{place}\(\) of environment 0 {sentence}"):
+        play(make(maker, place=place), 1)
+
+
+def test_closing_what_has_failed_is_bounded(caplog, monkeypatch):
+    ended = threading.Event()
+    monkeypatch.setattr(failures, "_CLOSE_SECONDS", 0.2)
+    environment = types.SimpleNamespace(close=ended.wait)
+    with pytest.raises(ZeroDivisionError), failures.closing_quietly(environment):
+        assert 1 / 0
+    ended.set()
+    assert lines(caplog)[0].endswith("not be closed: TimeoutError: it takes more than 0.2 s.")
 
 
 # Closing

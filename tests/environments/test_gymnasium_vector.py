@@ -121,14 +121,6 @@ def test_wrapped_vectors_and_pools():
     assert pool.spec.max_episode_steps == 7
 
 
-def test_they_pass_the_conformance_test():
-    environment = from_gymnasium_vector(vector("Dict"), seed=SEED)
-    check_environment(environment, steps=50)
-    assert environment.render().shape == (2, 2, 3)
-    environment.close()
-    environment.close()
-
-
 def test_gymnasiums_own_vectors_from_a_function():
     def several(num_envs, seed):
         return gymnasium.make_vec("CartPole-v1", num_envs=num_envs)
@@ -183,10 +175,7 @@ def results(**changes):
             'metadata["autoreset_mode"] of Broken must be AutoresetMode.NEXT_STEP, got None: ',
         ),
         ({"single_action_space": spaces.Text(3)}, "the action space Text(1, 3, charset="),
-        (
-            {"results": (1, 2)},
-            "the vector's step must return observation, reward, terminated, trun",
-        ),
+        ({"results": (1, 2)}, "the vector's step() must return (observation, reward, terminated"),
         (results(reward=np.ones(2)), "the reward at step 1 is float64 [2]; it must be one number"),
         (
             results(reward=np.array([np.nan]), terminated=np.zeros(1, bool)),
@@ -223,7 +212,7 @@ def test_what_comes_with_a_first_observation_means_nothing():
         (
             Walk,
             None,
-            "vector must be a gymnasium.vector.VectorEnv, or a pool of EnvPool with the i",
+            "vector must be a gymnasium.vector.VectorEnv, or a pool of EnvPool with",
         ),
         (
             lambda: Pool(batch_size=2),

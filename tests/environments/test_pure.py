@@ -120,9 +120,53 @@ class Changing(PureCartPole):
         return state.astype(jnp.int32), transition
 
 
+@dataclasses.dataclass(frozen=True)
+class Returns(PureCartPole):
+    """A field of the third step is something else."""
+
+    field: str = "reward"
+    value: float | tuple[float, ...] = 0.0
+
+    def reset(self, key):
+        state, observation = super().reset(key)
+        return (state, jnp.int32(0)), observation
+
+    def step(self, key, state, action):
+        inner, time = state
+        inner, transition = super().step(key, inner, action)
+        usual = getattr(transition, self.field)
+        value = jnp.array(self.value)
+        if value.shape == ():
+            value = jnp.where(time == 2, value, usual)
+        return (inner, time + 1), transition._replace(**{self.field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "where"),
+    [
+        ("reward", np.nan, "reward"),
+        ("reward", -np.inf, "reward"),
+        ("observation", np.nan, r".*\[0\]"),
+    ],
+)
+def test_numbers_that_are_not_finite_are_named(field, value, where):
+    vector = PureVector(Returns(field=field, value=value), num_envs=2)
+    vector.reset()
+    for _ in range(2):
+        vector.step(np.zeros(2, int))
+    sentence = (
+        rf"^the {where} of environment 0 at step 3 is {value}; it must be finite as a float32"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        vector.step(np.zeros(2, int))
+
+
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
+        (Returns(value=(0.0,)), r"must return a reward that is one number, got float32 \(1,\)"),
+        (Returns("terminated", (1.0, 1.0)), r"a terminated that is one bool, got float32 \(2,\)"),
+        (Returns("truncated", 1.0), r"must return a truncated that is one bool, got float32 \(\)"),
         (Wrong(), "Wrong cannot be traced by JAX: "),
         (Doubled(), r"Doubled must return observations float32 \(4,\), got float32 \(8,\)\."),
         (Changing(), "Changing must return states of the same types from reset and from step"),

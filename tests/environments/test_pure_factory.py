@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from retrax.environments import check_environment, make
-from retrax.environments.pure import PureVector
+from retrax.environments.pure import PureVector, Transition
 from retrax.environments.pure_factory import Gymnax, Pgx, make_pgx, make_pure
 from retrax.environments.pure_tasks import (
     PureCartPole,
@@ -142,10 +142,23 @@ def test_our_tasks_have_the_switches_of_the_host(id, environment):
     assert make(id).spec == environment.spec
 
 
+class Endless(PureCartPole):
+    """Has no limit, and no end."""
+
+    spec = PureCartPole.spec._replace(max_episode_steps=None)
+
+    def step(self, key, state, action):
+        return state, Transition(state, jnp.float32(1.0), jnp.bool_(False), jnp.bool_(False))
+
+    def draw(self, observation):
+        return np.zeros((2, 2, 3), np.uint8)
+
+
 @pytest.fixture
 def module(monkeypatch):
     module = types.ModuleType("pure_examples")
     module.Swing, module.Cart, module.number = Swing, PureCartPole, 3
+    module.Endless, module.seeded = Endless, lambda seed: Endless()
     monkeypatch.setitem(sys.modules, "pure_examples", module)
 
 
@@ -155,6 +168,26 @@ def test_classes_of_modules_run_on_the_device_and_on_the_host(module):
     vector = make("pure_examples:Cart", num_envs=2, seed=3)
     same = PureVector(PureCartPole(), num_envs=2, seed=3)
     np.testing.assert_array_equal(vector.reset().observation, same.reset().observation)
+    check_environment(make("pure_examples:Swing", num_envs=2), steps=20)
+
+
+@pytest.mark.parametrize("name", ["Cart", "Endless", "seeded", "CartPole-v1", "Swing"])
+def test_a_limit_holds_on_the_device_and_on_the_host(module, name):
+    id = name if "-v" in name else f"pure_examples:{name}"
+    short = f"{id},max_episode_steps=3"
+    for limited in (make(short), PureVector(make_pure(short))):
+        assert limited.spec.max_episode_steps == 3
+        found, _ = kinds(limited, [0, 0, 0, 0])
+        assert [kind for kind, *_ in found] == [1, 1, 2, 0]
+        assert found[2][2] == 1
+    if name in ("Endless", "seeded"):
+        for made in (make(id), PureVector(make_pure(id))):
+            assert made.spec.max_episode_steps == 10_000
+            made.reset()
+            assert made.render().shape == (2, 2, 3)
+    for maker in (make, make_pure):
+        with pytest.raises(ValueError, match="max_episode_steps"):
+            maker(f"{id},max_episode_steps=0")
 
 
 @pytest.mark.parametrize(

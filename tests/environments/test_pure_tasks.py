@@ -278,18 +278,3 @@ def test_deep_sea_is_drawn():
     for _ in range(3):
         environment.step(np.array([1]))
     np.testing.assert_array_equal(environment.render()[56, 56], [255, 255, 0])  # the diver has left
-
-
-@pytest.mark.parametrize(
-    ("id", "message"),
-    [
-        ("deep_sea,size=1", "DeepSea: size must be at least 2, got 1"),
-        ("deep_sea,mapping_seed=-1", "mapping_seed must be None or at least 0, got -1"),
-        ("deep_sea,screen=-1", "screen must be at least 0, got -1"),
-        ("deep_sea,length=3", "no switch length; .* are: mapping_seed, remote, screen, size"),
-        ("memory,length=0", "length must be at least 1, got 0"),
-    ],
-)
-def test_wrong_switches_are_refused(id, message):
-    with pytest.raises(ValueError, match=message):
-        make(id)

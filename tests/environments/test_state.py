@@ -83,7 +83,6 @@ HIDING = {
     "array of objects": np.array([object()]),
     "overlapping arrays": [SHARED[:4], SHARED[2:]],
     "a library's memory": np.asarray(memoryview(bytearray(8))),
-    "seeded space": gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(3, seed=0)}),
 }
 
 
@@ -200,9 +199,12 @@ def test_data_of_a_class_that_cannot_be_written_in_place_must_be_the_same(data, 
         other.restore(unpack(pack(one.state())))
 
 
+SEEDED = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(3, seed=0)})
+
+
 @pytest.mark.parametrize("name", ["object", "partial", "array of objects", "seeded space"])
 def test_data_of_a_class_that_may_hide_a_state_are_refused(name):
-    environment = make(fresh(lambda: HIDING[name], lambda kind: 0), num_envs=NUM_ENVS)
+    environment = make(fresh(lambda: HIDING.get(name, SEEDED), lambda kind: 0), num_envs=NUM_ENVS)
     with pytest.raises(NotPlainError, match=r"Levels\.data is a"):
         pack(environment.state())
 

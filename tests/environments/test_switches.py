@@ -11,6 +11,8 @@ from stepping import Counting
 from retrax.environments import make
 from retrax.environments.switches import split, values
 
+SUITE = "dm_control:cartpole/balance"
+
 
 def takes(
     flag: bool = True,
@@ -99,17 +101,44 @@ def test_values_given_in_python_stay_as_they_are():
         ("memory,length=2.5", {}, "length must be an integer, got 2.5"),
         ("noisy_deep_sea,mapping_seed=x", {}, "mapping_seed must be an integer or None, got 'x'"),
         ("deep_sea,remote=3", {}, "remote must be True or False, got '3'"),
+        ("deep_sea,size=big", {}, "size must be an integer, got 'big'"),
+        (SUITE, {"time_limit": math.nan}, "time_limit must be a finite number or None, got nan"),
+        (f"{SUITE},time_limit=inf", {}, "time_limit must be a finite number or None, got inf"),
     ],
 )
 def test_our_own_switches_are_checked(id, switches, sentence):
+    if id.startswith(SUITE):
+        pytest.importorskip("dm_control", reason="no mujoco extra")
     with pytest.raises(ValueError, match=f"^{id.partition(',')[0]}: {sentence}.$"):
         make(id, **switches)
 
 
-def test_the_suites_time_limit_is_finite():
-    pytest.importorskip("dm_control", reason="no mujoco extra")
-    with pytest.raises(ValueError, match="time_limit must be a finite number or None, got inf"):
-        make("dm_control:cartpole/balance,time_limit=inf")
+@pytest.mark.parametrize(
+    ("id", "sentence"),
+    [
+        ("deep_sea,size", "must be NAME=VALUE, as in deep_sea,size=20, got 'size' after deep_sea"),
+        ("deep_sea,size=", "must be NAME=VALUE, .* got 'size=' after deep_sea"),
+        ("deep_sea,", "must be NAME=VALUE, .* got '' after deep_sea"),
+        ("deep_sea,size=1", "DeepSea: size must be at least 2, got 1"),
+        ("deep_sea,mapping_seed=-1", "mapping_seed must be None or at least 0, got -1"),
+        ("deep_sea,screen=-1", "screen must be at least 0, got -1"),
+        ("memory,length=0", "length must be at least 1, got 0"),
+        ("deepsea,size=3", r"unknown environment 'deepsea' \(did you mean deep_sea"),
+        ("deep_sea,depth=3", "no switch depth; .* are: mapping_seed, remote, screen, size"),
+        ("catch,seed=3", r"catch has no switch seed; its switches are: none\.$"),
+        ("memory,render_mode=3", r"memory has no switch render_mode; its switches are: length\.$"),
+        ("ALE/Pong-v5,num_envs=2", "ALE/Pong-v5 has no switch num_envs; .*: clip_rewards, epis"),
+        ("ALE/Pong-v5,game=2", "ALE/Pong-v5 has no switch game; .* full_action_set, max_frames"),
+        ("CartPole-v1,lenght=2", "no switch lenght; .* are: max_episode_steps, sutton_barto_rew"),
+        (f"{SUITE},domain=2", r"has no switch domain; its switches are: time_limit\.$"),
+        (f"{SUITE},time_limit=0.0", "time_limit must be positive, got 0.0"),
+    ],
+)
+def test_wrong_switches_after_an_id_are_named(id, sentence):
+    if id.startswith(SUITE):
+        pytest.importorskip("dm_control", reason="no mujoco extra")
+    with pytest.raises(ValueError, match=sentence):
+        make(id)
 
 
 class Given(Counting):
