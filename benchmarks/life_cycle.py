@@ -41,6 +41,15 @@ class Program:
             start_new_session=True,
         )
 
+    def end(self, timeout=300, status=0):
+        """What it has printed when it ends with an exit status."""
+        try:
+            output, _ = self.process.communicate(timeout=timeout)
+        finally:
+            self.process.kill()
+        assert self.process.returncode == status, output
+        return output
+
     def status(self):
         path = self.directory / "status.json"
         return json.loads(path.read_text()) if path.exists() else {}

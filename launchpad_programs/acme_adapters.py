@@ -95,11 +95,7 @@ class SingleEnvironment(dm_env.Environment):
         return self._single(self._environment.reset())
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """Takes an action; begins an episode, and ignores the action, where there is none.
-
-        Raises:
-          TypeError: the action is of another kind, such as a float for an integer.
-        """
+        """Takes an action; begins an episode, and ignores the action, where there is none."""
         begins = self._step_type in (None, dm_env.StepType.LAST)
         return self.reset() if begins else self._step(action)
 

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ..agents.base import Agent
 from ..replay.interface import Stopped
 from ..training.actor import Actor
 from ..training.parameters import ParameterClient, packing_of
@@ -92,16 +93,20 @@ class ActorNode(Node):
         self._counter.peer.call("keep", self._index, pack_actor(self._actor.state))
 
 
+def parameters_of(
+    config: ProgramConfig, agent: Agent, peers: Peers, **options: Any
+) -> ParameterClient:
+    """The parameters that the learner or the parameter server publishes."""
+    get = functools.partial(peers.peer(publisher_of(config.run)).call, "get")
+    return ParameterClient(get, packing_of(agent), stop=peers.stop.is_set, **options)
+
+
 def make_actor(config: ProgramConfig, index: int, peers: Peers) -> ActorNode:
     """Actor number `index`."""
     run, environment = config.run, config.make_actors_environment(index)
     agent = config.make_agent(environment.spec)
-    parameters = ParameterClient(
-        functools.partial(peers.peer(publisher_of(run)).call, "get"),
-        packing_of(agent),
-        update_period=run.actor_update_period or 1,
-        stop=peers.stop.is_set,
-    )
+    period = run.actor_update_period or 1
+    parameters = parameters_of(config, agent, peers, update_period=period)
     writer = peers.writer(environment.spec, agent.sequence, run.environments_of(index))
     actor = Actor.of_run(run, agent, environment, index, writer, parameters)
     loop: Loop | None = None

@@ -27,15 +27,11 @@ _PORTION, _PORTION_SECONDS = 50, 0.25  # a grant is for so many steps, or for so
 
 
 class Notes(logging.Handler):
-    """Warnings in the process of the counter, which the launcher logs.
-
-    Attributes:
-      told: each with whether it is for the file alone.
-    """
+    """Warnings in the process of the counter, which the launcher logs."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.told: list[tuple[str, bool]] = []
+        self.told: list[tuple[str, bool]] = []  # each with whether it is for the file alone
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keeps a warning, with its traceback if it has one."""

@@ -1,6 +1,5 @@
 """The evaluator's node: greedy episodes with the newest parameters; it keeps the best ones."""
 
-import functools
 import math
 import time
 from typing import Any
@@ -10,11 +9,11 @@ from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.evaluations import Evaluation, evaluation_environments
 from ..replay.interface import Stopped
-from ..training.parameters import ParameterClient, packing_of
+from ..training.parameters import ParameterClient
 from ..training.run_config import Purpose
 from ..training.snapshots import BestParameters
+from .actor import parameters_of
 from .config import ProgramConfig
-from .kinds import publisher_of
 from .node import CounterClient, Node, Peers
 
 _ENVIRONMENTS = 4  # stepped together
@@ -131,11 +130,5 @@ def make_evaluator(config: ProgramConfig, index: int, peers: Peers) -> Evaluator
     num_envs = min(run.evaluation_episodes, _ENVIRONMENTS)
     environment = evaluation_environments(run, seed=seed, num_envs=num_envs)
     agent = config.make_agent(environment.spec)
-    parameters = ParameterClient(
-        functools.partial(peers.peer(publisher_of(run)).call, "get"),
-        packing_of(agent),
-        update_period=1,
-        stop=peers.stop.is_set,
-        threaded=False,
-    )
+    parameters = parameters_of(config, agent, peers, update_period=1, threaded=False)
     return EvaluatorNode(config, agent, environment, parameters, peers)

@@ -108,9 +108,6 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
     """Launches, and prints how it ended and what to do next; the exit status.
 
     `refused` says why this process has no network namespace of its own, "" if it has one.
-
-    Raises:
-      ValueError: one sentence about what is wrong.
     """
     notes, warnings = list[str](), list[str]()
     with contextlib.ExitStack() as stack:
@@ -202,12 +199,7 @@ def open_engine(engine: EngineOptions, program: ProgramConfig) -> Iterator[Engin
 
 
 def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfig, list[str]]:
-    """The program that continues at its newest whole snapshot, and warnings for its log.
-
-    Raises:
-      ValueError: no snapshot is whole, the state of an actor or the evaluator is damaged, or
-        Launchpad is asked to continue a run whose rows are not Reverb's.
-    """
+    """The program that continues at its newest whole snapshot, and warnings for its log."""
     directory = program.directory
     check: Callable[[int], None] = functools.partial(check_kept, directory)
     if engine.name == "launchpad" and has_tables(program.run.replay) and not program.has_workers:

@@ -8,12 +8,7 @@ from .engines.options import EngineOptions
 
 
 def launch_command(arguments: Sequence[str]) -> int:
-    """Launches a program and waits for its end; 1 if a node failed, 0 otherwise.
-
-    Raises:
-      ModuleNotFoundError: the engine is not installed.
-      ValueError: one sentence about what is wrong with the arguments.
-    """
+    """Launches a program and waits for its end; 1 if a node failed, 0 otherwise."""
     engine, _ = parse_known(EngineOptions, arguments, prog="retrax launch")
     refused = "it was not asked for"
     if engine.needs_namespace and not wants_help(arguments):

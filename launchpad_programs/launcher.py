@@ -111,10 +111,8 @@ def supervise(
     """Waits until the run is finished, stopped or failed, and then ends all nodes.
 
     The end of nodes that write nothing may take `stop_seconds`, of those that save snapshots
-    `save_seconds`, of the last ones, the counter's with the last row, `last_seconds`.
-
-    Returns:
-      Which node failed and how, with its traceback; "" if none did.
+    `save_seconds`, of the last ones, the counter's with the last row, `last_seconds`. Returns which
+    node failed and how, with its traceback; "" if none did.
     """
     try:
         failure = _wait(nodes, finished, stop)

@@ -93,16 +93,12 @@ class Node:
 
 
 class CounterClient:
-    """Calls the counter in a node's name. However often a call is repeated, it is one.
-
-    Attributes:
-      peer: the counter.
-      total: steps counted since the start.
-    """
+    """Calls the counter, its `peer`, in a node's name. Repeated calls count as one."""
 
     def __init__(self, config: ProgramConfig, name: str, peers: Peers):
         self.peer, self._name, self._restarts = peers.peer("counter/0"), name, config.restarts
-        self._granted = self._taken = self.total = 0
+        self._granted = self._taken = 0
+        self.total = 0  # steps counted since the start
         self._numbers = itertools.count()
         self._asked_at = time.monotonic()
 

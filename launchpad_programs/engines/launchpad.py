@@ -6,6 +6,7 @@ Nodes reach each other by calls over Courier, and rows through Reverb where it h
 import concurrent.futures
 import contextlib
 import ctypes
+import functools
 import io
 import os
 import shutil
@@ -14,6 +15,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,7 +49,8 @@ from ..node import SAVE_SECONDS, Peers, RemotePeer
 from .engine import RunningNode
 
 _LOG_LINES = 10  # shown of a node that left no traceback
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # linux/prctl.h
+_WATCH_SECONDS, _ORPHAN_SECONDS = 0.5, 8.0  # for a last snapshot, after the launcher has died
 _SPARE_THREADS = 8  # of Courier's servers, besides one for each actor
 _NOTICE_SECONDS = 10  # between SIGTERM and the end of a node without a save, which kills itself
 _AHEAD = 2  # requests of draws
@@ -61,8 +65,10 @@ def start_processes(config: ProgramConfig) -> "list[ProcessNode]":
         Checkpoints(config.directory).prepare(config.resumed_at)
     logs = config.directory / "logs"
     launch_local_output_to_files._LOGGING_DIR = str(logs)  # else read once, on import
+    local = {"grpc_proxy": ""}  # Courier and Reverb would call this machine through a proxy
     resources = {
-        kind.label: PythonProcess(env=process_env(kind, config)) for kind in kinds_of(config.run)
+        kind.label: PythonProcess(env={**process_env(kind, config), **local})
+        for kind in kinds_of(config.run)
     }
     with _temporary_files(logs / "jobs"):
         manager = _launch(make_program(config, launcher=os.getpid()), resources)
@@ -146,9 +152,10 @@ class ReplayServer(lp.ReverbNode):
 @contextlib.contextmanager
 def node_process(kind: NodeKind, launcher: int) -> Iterator[None]:
     """Sets up a node's process, which exits at the end of the block, or soon after its launcher."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != launcher:  # it has died already
         _exit(1)
+    threading.Thread(target=_end_soon_after, args=(launcher,), daemon=True).start()
     # A terminal sends these to all processes; the launcher alone handles them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -221,13 +228,33 @@ def _launch(program: lp.Program, resources: Mapping[str, PythonProcess]) -> Any:
     # Our own handlers stay: Launchpad's kill everything, this process too, after ten seconds.
     kept = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)}
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints the path of each log
+        with contextlib.redirect_stdout(io.StringIO()), dies_with_launcher():  # it prints paths
             return lp.launch(
                 program, "local_mp", terminal="output_to_files", local_resources=resources
             )
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def dies_with_launcher() -> Iterator[None]:
+    """Starts processes that die with this one until `node_process`: they have nothing to save."""
+    start = worker_manager.WorkerManager.process_worker
+    die = functools.partial(_LIBC.prctl, _PR_SET_PDEATHSIG, signal.SIGKILL)
+    worker_manager.WorkerManager.process_worker = functools.partialmethod(start, preexec_fn=die)
+    try:
+        yield
+    finally:
+        worker_manager.WorkerManager.process_worker = start
+
+
+def _end_soon_after(launcher: int) -> None:
+    """Ends a process that waits, or saves, for seconds after its launcher has died."""
+    while os.getppid() == launcher:
+        time.sleep(_WATCH_SECONDS)
+    time.sleep(_ORPHAN_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _exit(status: int) -> None:

@@ -46,17 +46,11 @@ _log = logging.getLogger("retrax")
 
 
 class Connection:
-    """Whether Ray's processes on this machine are still there.
-
-    Attributes:
-      lost: how every node ended that had not ended before Ray did; "" as long as it runs.
-    """
-
-    lost = ""
+    """Whether Ray's processes are still there; `ended()` says why not, "" if they are."""
 
     def __init__(self, ended: Callable[[], str] = str):
-        """`ended()` says why Ray has ended, "" while it runs."""
         self._ended = ended
+        self.lost = ""  # how every node ended that had not ended before Ray did
 
     def ask(self, call: Callable[[], Result]) -> Result | None:
         """What a function returns that calls Ray.
@@ -260,13 +254,9 @@ def _ending(result: Any) -> tuple[str, str]:
 
 
 class NoResult(NamedTuple):
-    """The answer of a node whose method returned nothing.
+    """The answer of a node whose method returned nothing."""
 
-    Attributes:
-      traceback: of the method's error; "" where the node is not made yet.
-    """
-
-    traceback: str
+    traceback: str  # of the method's error; "" where the node is not made yet
 
 
 class Host:
@@ -344,13 +334,9 @@ class RayAnswer:
 
 
 class RayPeer(RemotePeer):
-    """A node in an actor of Ray.
+    """A node in an actor of Ray."""
 
-    Attributes:
-      actor: its handle; None until the next call looks for it.
-    """
-
-    actor: Any = None
+    actor: Any = None  # its handle; None until the next call looks for it
 
     def __init__(self, name: str, stop: StopEvent):
         super().__init__(name, stop, ends_last=kind_of(name).ends_last)

@@ -37,10 +37,12 @@ def main(folder: str, cpus: int, object_bytes: int, report: int) -> None:
         pipe.write(_start(folder, cpus, object_bytes))
     import ray
 
+    # Of what dies, the launcher says one sentence.
+    ray._private.worker.print_to_stdstream = lambda *lines, **options: None
     node = ray._private.worker._global_node
     while node is not None and not node.dead_processes():
         time.sleep(_WATCH_SECONDS)
-    _remove(folder)
+    _end(folder)
 
 
 def users(folder: str) -> set[psutil.Process]:
@@ -81,20 +83,21 @@ def _start(folder: str, cpus: int, object_bytes: int) -> str:
 
 
 def _patiently(get_node: Callable[..., Any], *arguments: Any) -> Any:
+    """`get_node(*arguments)` when Ray's processes know each other, unless one of them dies."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         try:
             return get_node(*arguments)
         except RuntimeError:
-            if time.monotonic() > deadline:
+            states = [process.status() for process in psutil.Process().children()]
+            if psutil.STATUS_ZOMBIE in states or time.monotonic() > deadline:
                 raise
         time.sleep(_WATCH_SECONDS)
 
 
 def _end_with_launcher(folder: str) -> None:
     sys.stdin.read()
-    _remove(folder)
-    os._exit(0)  # Ray would wait for its processes
+    _end(folder)
 
 
 def _kill(folder: str) -> None:
@@ -107,11 +110,12 @@ def _kill(folder: str) -> None:
         psutil.wait_procs(found, timeout=1.0)
 
 
-def _remove(folder: str) -> None:
+def _end(folder: str) -> None:
+    """Ends Ray, its folder and this process."""
     _kill(folder)
     shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)  # Ray would wait for its processes
 
 
 if __name__ == "__main__":
     main(sys.argv[1], *map(int, sys.argv[2:]))
-    os._exit(0)

@@ -69,10 +69,6 @@ def ray_session(address: str | None, config: ProgramConfig) -> Iterator[Callable
     """Joins a cluster, or starts Ray on this machine and ends it at the end of the block.
 
     Gives a function that says why Ray has ended; "" while it runs.
-
-    Raises:
-      ValueError: Ray does not start, this machine is not part of the cluster, the cluster has too
-        few CPUs, or one of its hosts lacks a module.
     """
     with contextlib.ExitStack() as stack:
         # Where a signal interrupts Ray, it may wait for a minute, or leave its folder behind.
@@ -124,7 +120,7 @@ def _join(address: str, stack: contextlib.ExitStack) -> None:
     if own.startswith("127."):  # see `_variables`: Ray may have been imported before
         ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
     try:
-        ray.init(address, log_to_driver=False, logging_level="ERROR", _node_ip_address=own)
+        ray.init(address, log_to_driver=False, logging_level="CRITICAL", _node_ip_address=own)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ValueError(
             f"Ray at {address} cannot be joined ({first_line(error)}): this machine must be part "
@@ -260,6 +256,7 @@ def _variables(folder: str) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",  # it would report to its makers
+        "PYTHONWARNINGS": "",  # as errors, those of Ray's own processes would end them
         # Priorities as under Launchpad: by default all of Ray's processes run at 15, and actors,
         # which add their own to that, nearly at the learner's.
         "RAY_worker_niceness": "0",

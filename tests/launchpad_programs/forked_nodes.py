@@ -1,8 +1,8 @@
 """Nodes that do nothing, forks of one launcher that waits: `forked_nodes.py DIRECTORY`.
 
 Each writes its process into a file when its context is set up. "learner" and "actor" wait until
-they are stopped, and leave a file; "late" begins when its launcher has died; "fails" and "returns"
-end at once, and the launcher prints how.
+they are stopped, and leave a file, but "stuck" goes on; "late" begins when its launcher has died;
+"fails" and "returns" end at once, and the launcher prints how. Another process still imports.
 """
 
 import os
@@ -15,7 +15,7 @@ import launchpad as lp
 from absl import flags
 from launchpad.launch.worker_manager import WorkerManager
 
-from retrax.launchpad_programs.engines.launchpad import node_process
+from retrax.launchpad_programs.engines.launchpad import dies_with_launcher, node_process
 from retrax.launchpad_programs.kinds import KINDS
 
 
@@ -31,13 +31,17 @@ def live(label, directory, launcher):
             raise ValueError("the node's own sentence")
         if label != "returns":
             lp.stop_event().wait()
+            while label == "stuck":
+                time.sleep(0.1)
             (directory / f"{label}_saved").touch()
 
 
 def main(directory):
     flags.FLAGS(["nodes"])
     launcher, ends = os.getpid(), {}
-    for label in ("learner", "actor", "late", "fails", "returns"):
+    with dies_with_launcher():
+        WorkerManager().process_worker("imports", [sys.executable, "-c", "input()"])
+    for label in ("learner", "actor", "late", "stuck", "fails", "returns"):
         if not (child := os.fork()):
             live(label, directory, launcher)
         if label in ("fails", "returns"):

@@ -1,18 +1,14 @@
 """A Ray cluster of two hosts on this machine: `ray_cluster.py FOLDER GPUS`.
 
-The folder is for logs; Ray believes that the second host has so many GPUs.
+The folder is for logs; Ray believes that the second host has so many GPUs. The hosts have addresses
+of their own, since a program joins a host that has the head's address.
 
-The hosts have addresses of their own, since a program joins a host that has the head's address.
-
-Prints its address, and the process of the second host's raylet. At a line of standard input it
-removes the second host, adds another, and prints the process of that one's raylet; at the end of
-standard input it ends.
+Prints the cluster's address. At a line of standard input it replaces the second host and prints a
+line; at the end of standard input it ends.
 """
 
 import os
 import sys
-
-import psutil
 
 
 def main(folder, gpus):
@@ -20,27 +16,17 @@ def main(folder, gpus):
     os.mkdir(os.path.join(folder, "ray"))
     from ray.cluster_utils import Cluster
 
-    each = {
-        "num_cpus": 1,
-        "object_store_memory": 80 * 2**20,
-        "include_dashboard": False,
-    }
+    each = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
     cluster = Cluster()
     cluster.add_node(**each, node_ip_address="127.0.0.2")
-    print(cluster.address, flush=True)
     each |= {"node_ip_address": "127.0.0.3", "num_gpus": gpus}
     second = cluster.add_node(**each)
-    print(raylet_of(second), flush=True)
+    print(cluster.address, flush=True)
     while sys.stdin.readline():
         cluster.remove_node(second)
         second = cluster.add_node(**each)
-        print(raylet_of(second), flush=True)
+        print("replaced", flush=True)
     cluster.shutdown()
-
-
-def raylet_of(node):
-    (raylet,) = node.all_processes["raylet"]
-    return psutil.Process(raylet.process.pid).pid
 
 
 if __name__ == "__main__":

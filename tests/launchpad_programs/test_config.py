@@ -1,10 +1,11 @@
 """The configuration of a program, and how nodes and resumed programs get it."""
 
 import dataclasses
+import importlib
+import pickle
 import shutil
 import subprocess
 import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -12,11 +13,7 @@ from program_configs import make_config, make_run, make_workers
 
 from retrax.agents.reactor import AGENT
 from retrax.basics.checksums import write_manifest
-from retrax.launchpad_programs.config import (
-    ProgramConfig,
-    read_options,
-    write_program,
-)
+from retrax.launchpad_programs.config import read_options, write_program
 from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
 from retrax.launchpad_programs.launch import resumed
 from retrax.replay.selectors import has_tables
@@ -50,12 +47,7 @@ def test_options_are_written_and_read(tmp_path, acme_module):
     assert read_options(tmp_path, run) == config
     found = read_options(tmp_path, run, max_lead=5)
     assert resumed(found, RAY) == (found, [])  # nothing was trained yet
-    assert found == ProgramConfig(
-        run=run,
-        directory=tmp_path,
-        acme="my_options:OPTIONS",
-        max_lead=5,
-    )
+    assert found == dataclasses.replace(config, max_lead=5)
 
 
 def saved_program(directory):
@@ -79,9 +71,8 @@ def saved_program(directory):
 def kept_replay(directory, steps):
     """The state of a replay's node."""
     (directory / "replay").mkdir(exist_ok=True)
-    Snapshots(directory / "replay").save(
-        steps, Snapshot((), {"rows": np.ones(2)}, {"steps": steps})
-    )
+    snapshot = Snapshot((), {"rows": np.ones(2)}, {"steps": steps})
+    Snapshots(directory / "replay").save(steps, snapshot)
 
 
 LAUNCHPAD = pytest.param(
@@ -93,11 +84,7 @@ LAUNCHPAD = pytest.param(
 
 @pytest.mark.parametrize(
     ("engine", "damaged"),
-    [
-        LAUNCHPAD,
-        ("ray", "snapshots/200.npz"),
-        ("ray", "replay/snapshots/200.npz"),
-    ],
+    [LAUNCHPAD, ("ray", "snapshots/200.npz"), ("ray", "replay/snapshots/200.npz")],
 )
 def test_a_program_goes_back_to_what_is_whole(tmp_path, engine, damaged):
     program, options = saved_program(tmp_path), EngineOptions(engine=engine)
@@ -164,29 +151,15 @@ def test_a_run_must_be_resolved(tmp_path):
         _ = make_config(tmp_path, log_every=None).run.schedule
 
 
-def test_a_node_unpickles_an_agents_config_from_the_search_path(tmp_path):
+def test_a_node_unpickles_an_agents_config_from_the_search_path(tmp_path, monkeypatch):
     """Its module is imported from there, in a process that knows nothing of it."""
     module = tmp_path / "somebodys_agent.py"
     module.write_text("import dataclasses\n@dataclasses.dataclass\nclass Config:\n    a: int = 3\n")
-    write = f"""
-    import pathlib, pickle, sys
-    sys.path.insert(0, {str(tmp_path)!r})
-    import somebodys_agent
-    from retrax.launchpad_programs.config import ProgramConfig
-    from retrax.training.run_config import RunConfig
-    run = RunConfig(
-        agent="a", environment="catch", search_path={str(tmp_path)!r},
-        agent_config=somebodys_agent.Config(a=5),
-    )
-    config = ProgramConfig(run=run, directory=pathlib.Path("."))
-    pathlib.Path({str(tmp_path / "config.pickle")!r}).write_bytes(pickle.dumps(config))
-    """
-    read = f"""
-    import pathlib, pickle
-    config = pickle.loads(pathlib.Path({str(tmp_path / "config.pickle")!r}).read_bytes())
-    print(config.run.agent_config)
-    """
-    for script, printed in ((write, ""), (read, "Config(a=5)\n")):
-        command = [sys.executable, "-c", textwrap.dedent(script)]
-        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        assert output == printed
+    monkeypatch.syspath_prepend(tmp_path)
+    agent_config = importlib.import_module("somebodys_agent").Config(a=5)
+    config = make_config(tmp_path, search_path=str(tmp_path), agent_config=agent_config)
+    (tmp_path / "config.pickle").write_bytes(pickle.dumps(config))
+    read = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).run.agent_config)"
+    command = [sys.executable, "-c", read, tmp_path / "config.pickle"]
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert output == "Config(a=5)\n"

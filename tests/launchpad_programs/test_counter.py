@@ -56,15 +56,13 @@ def steps_in_rows(directory):
 
 
 def test_nothing_is_granted_before_the_learner_has_started(make_counter):
+    """Then a fast actor is granted the steps of a quarter of a second."""
     counter = make_counter()
     assert act(counter, "actor/0", 0, 0) == 0
     assert counter.status()["phase"] == "starting"
     counter.open({}, ["loss"])
     assert act(counter, "actor/0", 1, 0) == 5  # a hundredth, over two actors
-
-
-def test_a_fast_actor_is_granted_the_steps_of_a_quarter_of_a_second(make_counter):
-    counter = make_counter(steps=1_000_000, names=[])
+    counter = make_counter(steps=1_000_000, names=["loss"])
     rates = enumerate([0.0, 100.0, 2000.0, 1e6])
     grants = [act(counter, "actor/0", number, 0, steps_per_second=rate) for number, rate in rates]
     assert grants == [50, 50, 500, 5000], "a two-hundredth of the run at most"
@@ -98,7 +96,8 @@ def test_a_repeated_call_changes_nothing(make_counter):
     assert counter.status()["steps"] == first
 
 
-def test_phases(make_counter):
+def test_phases(make_counter, tmp_path):
+    """The last evaluation is not waited for for ever."""
     counter = make_counter(steps=10, names=[])
     seen = [counter.status()["phase"]]
     report(counter, "learner/0", updates=1, learning_since=3)
@@ -110,9 +109,6 @@ def test_phases(make_counter):
     seen.append(report(counter, "evaluator/0"))
     seen.append(report(counter, "evaluator/0", **{"final": True, "return": 1.0}))
     assert seen == ["collecting", "learning", "evaluating", "finished"]
-
-
-def test_the_last_evaluation_is_not_waited_for_for_ever(make_counter, tmp_path):
     counter = make_counter(steps=1, seconds=0.0, names=[])
     for taken in range(2):
         act(counter, "actor/0", taken, taken)

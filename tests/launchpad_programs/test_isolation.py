@@ -1,5 +1,6 @@
 """Who can connect. Only the standard library is needed, but Linux is."""
 
+import json
 import pathlib
 import socket
 import subprocess
@@ -33,15 +34,9 @@ input()
 @pytest.fixture
 def alone():
     """A process that isolates itself, and the port on which it then listens."""
-    import json
-
-    folder = pathlib.Path(isolation.__file__).parent
-    with subprocess.Popen(
-        [sys.executable, "-c", ALONE, folder],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    command = [sys.executable, "-c", ALONE, pathlib.Path(isolation.__file__).parent]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
         refused, port, outside = json.loads(process.stdout.readline())
         if refused:
             process.communicate("\n")

@@ -55,9 +55,11 @@ def test_processes_of_nodes(tmp_path):
     ) as launcher:
         try:
             assert ast.literal_eval(launcher.stdout.readline()) == {"fails": 1, "returns": 0}
-            wait_for(lambda: {"learner", "actor"} <= {path.name for path in tmp_path.iterdir()})
+            wait_for(
+                lambda: {"learner", "actor", "stuck"} <= {path.name for path in tmp_path.iterdir()}
+            )
             nodes = psutil.Process(launcher.pid).children()
-            assert len(nodes) == 3
+            assert len(nodes) == 5
             learner, actor = (
                 psutil.Process(int((tmp_path / name).read_text())) for name in ("learner", "actor")
             )
@@ -68,7 +70,7 @@ def test_processes_of_nodes(tmp_path):
             assert not (tmp_path / "learner_saved").exists()
         finally:
             launcher.kill()
-        _, left = psutil.wait_procs(nodes, timeout=30)
+        _, left = psutil.wait_procs(nodes, timeout=10)
         for process in left:
             process.kill()
         assert not left

@@ -59,20 +59,9 @@ LABELS = {
 }
 
 
-class Program(life_cycle.Program):
+def Program(directory, *options):  # noqa: N802 - it makes one
     """A program of the agent that NumPy can follow, on catch."""
-
-    def __init__(self, directory, *options):
-        super().__init__(directory, *options, agent="average_agent:ENTRY", folder=TESTS)
-
-    def end(self):
-        """What it printed."""
-        try:
-            output, _ = self.process.communicate(timeout=240)
-        finally:
-            self.process.kill()
-        assert self.process.returncode == 0, output
-        return output
+    return life_cycle.Program(directory, *options, agent="average_agent:ENTRY", folder=TESTS)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +71,7 @@ def test_a_program_is_interrupted_and_resumed(acting, options, tmp_path, monkeyp
     directory, temporary = tmp_path / "run", tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # where nobody listens
     new = ["--environment", "catch", "--run-directory", directory, "--log-every", 100]
     new += ["--num-envs", 2]  # else they may take a few steps more
     program = Program(directory, *new, *options, "--steps", 10**7)
@@ -218,8 +208,7 @@ def test_catch_is_learned(tmp_path, selector):
     directory = tmp_path / "run"
     options = ["--environment", "catch", "--num-actors", 2, "--run-directory", directory]
     program = life_cycle.Program(directory, *options, "--agent.replay.selector", selector)
-    output, _ = program.process.communicate(timeout=900)
-    assert program.process.returncode == 0, output
+    program.end(900)
     assert float(read_rows(directory)[-1]["evaluator_return"]) >= 0.95
 
 

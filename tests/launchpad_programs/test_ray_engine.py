@@ -6,12 +6,14 @@ A test that starts Ray holds a lock, so that no two of them run at a time.
 import contextlib
 import errno
 import fcntl
+import functools
 import ipaddress
 import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,11 +25,13 @@ import pytest
 pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 
 from benchmark_modules import FOLDER, load
+from node_fakes import Clock
 from run_files import read_rows
 from waiting import wait_for
 
 from retrax.launchpad_programs.config import STATUS, read_json
 from retrax.launchpad_programs.engines import ray as ray_engine
+from retrax.launchpad_programs.engines import ray_head, ray_session
 from retrax.launchpad_programs.engines.ray import Connection, RayNode
 
 pytestmark = pytest.mark.distributed
@@ -42,7 +46,8 @@ class Nodes:
 
     def __init__(self, monkeypatch):
         self.now, self.endings, self.killed, self.noted = 0.0, {}, [], []
-        self.connection = Connection()
+        self.why_ray_ended = ""
+        self.connection = Connection(lambda: self.why_ray_ended)
         monkeypatch.setattr(ray_engine.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(ray_engine, "_ending", lambda n: self.endings.get(n, ("", "")))
         monkeypatch.setattr(RayNode, "kill", lambda node: self.killed.append(node._result))
@@ -144,12 +149,16 @@ KILL = RayNode.kill
 LOST = "was lost, since Ray has ended on this machine (Broken pipe)"
 
 
-def test_all_nodes_are_lost_with_ray(nodes):
+@pytest.mark.parametrize("is_told", [True, False])
+def test_all_nodes_are_lost_with_ray(nodes, is_told):
     """A call that fails for one node decides how all end, but for those that had ended before."""
     first, second, third = (nodes.node() for _ in range(3))
     nodes.endings[0] = ("done", "")
     assert third.ended() == "done"
-    nodes.endings = Broken(OSError("Broken pipe"))
+    if is_told:
+        nodes.why_ray_ended = "Broken pipe"
+    else:
+        nodes.endings = Broken(OSError("Broken pipe"))
     assert first.ended() == LOST
     assert not first.revive()
     nodes.endings = Broken(AssertionError("a Ray that has ended is asked again"))
@@ -178,6 +187,66 @@ def test_an_error_of_a_file_is_not_the_end_of_ray(nodes):
     with pytest.raises(OSError, match="No space left"):
         node.ended()
     assert nodes.connection.lost == ""
+
+
+def test_a_cluster_is_watched(monkeypatch):
+    """One that does not answer for ten seconds is lost, or that does not know this host."""
+    clock, resources = Clock(100.0), {"CPU": 1.0}
+    monkeypatch.setattr(ray_session, "time", clock)
+    monkeypatch.setattr(ray_session, "home_resources", lambda: resources)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        watch = ray_session._Watch(f"127.0.0.1:{server.getsockname()[1]}")
+        clock.now += 60.0
+        assert watch.ended() == ""
+        resources.clear()
+        assert watch.ended() == "", "it looks every two seconds"
+        clock.now += 2.5
+        assert watch.ended() == "this host is no part of its cluster any more"
+    found = []
+    for _ in range(5):
+        clock.now += 2.5
+        found.append(watch.ended())
+    assert found[:4] == [""] * 4
+    assert "refused" in found[4]
+
+
+class Starting:
+    """Stands for a Ray that fails to start some times."""
+
+    def __init__(self, monkeypatch, failures):
+        self.failures, self.ended = failures, []
+        services = types.SimpleNamespace(get_node=self.get_node)
+        self._private = types.SimpleNamespace(services=services)
+        monkeypatch.setitem(sys.modules, "ray", self)
+        monkeypatch.setattr(ray_head, "_kill", self.ended.append)
+        monkeypatch.setattr(ray_head, "time", Clock())
+
+    def get_node(self, address):
+        self.failures -= 1
+        if self.failures >= 0:
+            raise RuntimeError("no such node")
+        return address
+
+    def init(self, *arguments, **options):
+        address = self._private.services.get_node("127.0.0.1:1")
+        return types.SimpleNamespace(address_info={"gcs_address": address})
+
+    def shutdown(self):
+        self.ended.append("shut down")
+
+
+@pytest.mark.parametrize(
+    ("failures", "expected", "tries"),
+    [
+        (500, "127.0.0.1:1", 1),  # a busy machine: 50 seconds, where Ray gives up after 30
+        (2000, "127.0.0.1:1", 2),
+        (10_000, "RuntimeError: no such node", 3),
+    ],
+)
+def test_ray_gets_time_to_start_and_is_started_twice(monkeypatch, failures, expected, tries):
+    fake = Starting(monkeypatch, failures)
+    assert ray_head._start("folder", 2, 1) == expected
+    assert fake.ended == ["shut down", "folder"] * (tries - 1)
 
 
 @pytest.fixture
@@ -217,11 +286,16 @@ def launch(alone, temporary, tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
+def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary, tmp_path, monkeypatch):
     """Exact steps, exit status 0, only loopback, no orphan, nothing in the temporary folder.
 
-    The last snapshots take seconds to write.
+    The last snapshots take seconds to write. What Python imports at its start prints, and warnings
+    are errors.
     """
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("print('hello from site', flush=True)")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
     options = ["--num-actors", 2, "--steps", 1_000_000]  # more than are taken here
     program = launch(*options, agent="slow_saves:ENTRY")
     program.wait_for("learning")
@@ -243,8 +317,7 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     assert program.status()["restarts"] == {"actor/1": 1}
     program.process.send_signal(signal.SIGINT)
     actors[0].resume()
-    output, _ = program.process.communicate(timeout=60)
-    assert program.process.returncode == 0, output
+    output = program.end(60)
     assert "actor/1 was killed on 127.0.0.1: restart 1." in output
     assert not list(temporary.iterdir())
     _, left = psutil.wait_procs(launched, timeout=15)
@@ -260,8 +333,7 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
 
     steps += 2000
     resumed = launch("--steps", steps, resume=True)
-    output, _ = resumed.process.communicate(timeout=240)
-    assert resumed.process.returncode == 0, output
+    resumed.end(240)
     last = read_rows(directory)[-1]
     assert (last["steps"], last["node_restarts"]) == (str(steps), "0.0")
     assert int(last["updates"]) > updates
@@ -310,8 +382,7 @@ def test_workers_and_their_server_are_restarted(launch, tmp_path):
     launched = psutil.Process(program.process.pid).children(recursive=True)
     nodes["parameter_server/0"].kill()
     nodes["worker/1"].kill()
-    output, _ = program.process.communicate(timeout=300)
-    assert program.process.returncode == 0, output
+    output = program.end(300)
     assert re.search(r"The parameter server restores the snapshot at \d+ steps\.", output)
     assert "The worker restores its own newest snapshot" in output
     _, left = psutil.wait_procs(launched, timeout=15)
@@ -325,43 +396,51 @@ def test_workers_and_their_server_are_restarted(launch, tmp_path):
     assert restarts == {"parameter_server/0": 1, "worker/1": 1}
 
 
-class Cluster:
-    """A running `ray_cluster.py`."""
-
-    def __init__(self, folder, gpus):
-        script = pathlib.Path(__file__).with_name("ray_cluster.py")
-        self.process = subprocess.Popen(
-            [sys.executable, script, folder, str(gpus)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.address = self.process.stdout.readline().strip()
-        self.second = int(self.process.stdout.readline())
-
-    def replace_second(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        self.second = int(self.process.stdout.readline())
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_program_ends_with_a_process_of_ray(launch, name):
+    program = launch("--num-actors", 2, "--steps", 10**7, "--snapshot-every", 500)
+    wait_for(lambda: any(program.directory.glob("snapshots/*.npz")), 240)
+    launched = psutil.Process(program.process.pid).children(recursive=True)
+    for process in launched:
+        if process.name() == name:
+            process.kill()
+    output = program.end(60, status=1)
+    assert re.search(r"was lost, since Ray has ended on this machine \(.*\)\.\nStopped", output)
+    assert "Snapshot at" in output
+    assert "Traceback" not in output
+    assert not psutil.wait_procs(launched, timeout=10)[1]
 
 
 @pytest.fixture
-def cluster(request):
+def cluster(launch, request):
+    """Launches programs in a cluster of two hosts; a function that replaces the second one."""
+    script = pathlib.Path(__file__).with_name("ray_cluster.py")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        cluster = Cluster(folder, getattr(request, "param", 0))
-        yield cluster
-        cluster.process.communicate(timeout=60)
+        command = [sys.executable, script, folder, str(getattr(request, "param", 0))]
+        with subprocess.Popen(command, **pipes) as process:
+            address = process.stdout.readline().strip()
+            joined = ["--ray-address", address, "--listen-everywhere"]
+
+            def replace():
+                process.stdin.write("\n")
+                process.stdin.flush()
+                assert process.stdout.readline()
+
+            yield functools.partial(launch, *joined), replace
+            process.communicate(timeout=60)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_program_outlives_a_host(cluster, launch):
-    options = ["--ray-address", cluster.address, "--listen-everywhere"]
-    program = launch("--num-actors", 2, "--steps", 6000, *SMALL, *options, agent="reactor")
+def test_a_program_outlives_a_host(cluster):
+    launch, replace = cluster
+    program = launch("--num-actors", 2, "--steps", 6000, *SMALL, agent="reactor")
     program.wait_for("learning")
-    cluster.replace_second()
-    output, _ = program.process.communicate(timeout=600)
-    assert program.process.returncode == 0, output
+    replace()
+    output = program.end(600)
     assert re.search(r"actor/\d was lost with its host on 127.0.0.3: restart 1", output)
     assert read_rows(program.directory)[-1]["steps"] == "6000"
 
@@ -369,12 +448,9 @@ def test_a_program_outlives_a_host(cluster, launch):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("cluster", [1], indirect=True)
-def test_the_learner_stays_here_if_another_host_has_the_gpu(cluster, launch):
-    options = ["--ray-address", cluster.address, "--listen-everywhere"]
-    program = launch("--num-actors", 1, "--steps", 300, *options)
-    output, _ = program.process.communicate(timeout=300)
-    assert program.process.returncode == 0, output
-    assert "restart" not in output
+def test_the_learner_stays_here_if_another_host_has_the_gpu(cluster):
+    launch, _ = cluster
+    assert "restart" not in launch("--num-actors", 1, "--steps", 300).end()
 
 
 ONLY_HERE = """
@@ -387,15 +463,13 @@ from retrax.environments.pure_tasks import PureCatch as Catch
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_host_without_a_module_is_refused(cluster, launch, tmp_path, monkeypatch):
+def test_a_host_without_a_module_is_refused(cluster, tmp_path, monkeypatch):
     """Before a node starts: in one sentence, which names both."""
+    launch, _ = cluster
     (tmp_path / "only_here.py").write_text(ONLY_HERE)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    options = ["--ray-address", cluster.address, "--listen-everywhere"]
-    program = launch(*options, environment="only_here:Catch")
-    output, _ = program.process.communicate(timeout=240)
-    assert program.process.returncode == 2, output
-    sentence = output.splitlines()[-1]
+    program = launch(environment="only_here:Catch")
+    sentence = program.end(240, status=2).splitlines()[-1]
     assert "The host 127.0.0.3 cannot run an actor" in sentence
     assert "No module named 'only_here'" in sentence
     assert not program.directory.exists()
@@ -407,15 +481,8 @@ def test_the_benchmark_of_kills():
     """`benchmarks/chaos.py`, with one kill."""
     options = ["--kinds", "replay", "--each", "1", "--seconds", "2", "--steps", "4000"]
     options += ["--snapshot-every", "500", "--num-envs", "2"]
-    result = subprocess.run(
-        [sys.executable, FOLDER / "chaos.py", *options],
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    found = dict(re.findall(r"^\| (.+?) \| (.+) \|$", result.stdout, re.MULTILINE))
-    assert found["exit status"] == "0"
-    assert found["steps"] == "4000 of 4000"
-    assert found["orphans"] == "0"
-    assert found["leftovers"] == "[]"
-    assert found["sockets beyond loopback"] == "0"
+    command = [sys.executable, FOLDER / "chaos.py", *options]
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found = dict(re.findall(r"^\| (.+?) \| (.+) \|$", output, re.MULTILINE))
+    expected = {"exit status": "0", "steps": "4000 of 4000", "orphans": "0", "leftovers": "[]"}
+    assert found == found | expected | {"sockets beyond loopback": "0"}
