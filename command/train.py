@@ -42,11 +42,7 @@ class TrainArguments(RunArguments[AgentConfig]):
 
 
 def train_command(arguments: Sequence[str]) -> int:
-    """Trains, and prints where the run is and what to do next.
-
-    Returns:
-      The exit status: 1 if the run failed, else 0.
-    """
+    """Trains, prints where the run is and what to do next, and returns 1 if it failed, else 0."""
     with contextlib.ExitStack() as stack:
         made: list[VectorEnvironment] = []
 
@@ -80,7 +76,11 @@ def train_command(arguments: Sequence[str]) -> int:
             return _train({directory: run}, directory, plain=given.plain, **options)
     assert spec is not None, "seeds is hidden where a run is resumed"
     run = run.resolve(spec)
-    checked_agent(run, spec)
+    agent = checked_agent(run, spec)
+    if run.on_device:
+        from ..device.loop import check_seeds  # before anything is done for each seed
+
+        check_seeds(run, agent, spec, given.seeds)
     runs = new_seed_runs(directory, run, given.seeds)
     if run.on_device:
         return _train(runs, directory, plain=given.plain)

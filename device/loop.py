@@ -9,13 +9,14 @@ import numpy as np
 
 from ..agents.base import Agent, LearnerState, Params
 from ..basics.memory import check_memory
-from ..datatypes import VectorEnvironment
+from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.pure import PureVector, leaves_of, with_leaves
 from ..replay.rows import check_stored_as, stored_as
 from ..training.learner import Snapshot, copied, diverged
 from ..training.loop import Tally
 from ..training.metrics import MetricsAccumulator
 from ..training.run_config import RunConfig
+from .replay import DeviceReplay
 from .seeds import Seed, Seeds, memory
 from .training import LARGEST_COUNT, Training, TrainState
 
@@ -25,13 +26,7 @@ def make_loops(
 ) -> list["DeviceLoop"]:
     """The loops of runs that differ in their seeds alone, whose time steps are computed together.
 
-    Args:
-      configs: resolved, of one actor.
-      agent: made by the configs' entry.
-      environments: one `PureVector`, whose pure environment is stepped.
-
-    Raises:
-      ValueError: the replay is not possible on a device or larger than the memory.
+    Configs are resolved; of the one `PureVector`, the pure environment is stepped.
     """
     config, (environment,) = configs[0], environments
     assert isinstance(environment, PureVector), "RunConfig.make_environment gives no others"
@@ -46,14 +41,19 @@ def make_loops(
         num_envs=config.num_envs,
         episode_metrics=tuple(config.entry.episode_metrics),
     )
-    replay, count = training.replay, len(configs)
-    what = f"A replay of {replay.capacity} rows{f' for each of {count} seeds' * (count > 1)}"
-    check_memory(what, count * replay.nbytes, replay.capacity, available=memory())
+    check_seeds(config, agent, environment.spec, len(configs))
     seeds = Seeds(training, [config.seed for config in configs])
     loops = [DeviceLoop(config, agent, training, seeds, seed) for seed in seeds.all]
     for loop in loops:
         loop.together = loops
     return loops
+
+
+def check_seeds(config: RunConfig, agent: Agent, spec: EnvironmentSpec, count: int) -> None:
+    """Refuses (ValueError) replays of so many seeds that are larger than the memory."""
+    replay = DeviceReplay(spec, agent.sequence, config.replay, num_envs=config.num_envs)
+    what = f"A replay of {replay.capacity} rows{f' for each of {count} seeds' * (count > 1)}"
+    check_memory(what, count * replay.nbytes, replay.capacity, available=memory())
 
 
 class DeviceLoop(Tally):

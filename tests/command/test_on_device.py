@@ -13,6 +13,7 @@ import pytest
 from dm_env import specs
 from run_files import check_equal, rows, snapshots
 
+from retrax.command import train as command_train
 from retrax.command import training
 from retrax.command.training import RunFailedError, in_turn, train
 from retrax.datatypes import EnvironmentSpec, ReplayConfig
@@ -186,6 +187,10 @@ def test_replays_are_not_larger_than_the_memory_of_the_devices(tmp_path, monkeyp
     monkeypatch.setattr(device_loop, "memory", lambda: 5_000)
     with pytest.raises(ValueError, match="A replay of 80 rows for each of 2 seeds needs"):
         training.train_together({tmp_path / name: config() for name in "ab"})
+    monkeypatch.setattr(command_train, "new_seed_runs", None)  # nothing is done for each seed
+    run = ["acer", "--environment", "catch", "--run-directory", str(tmp_path / "run")]
+    with pytest.raises(ValueError, match="rows for each of 20000 seeds needs"):
+        command_train.train_command([*run, "--on-device", "--seeds", "20000"])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -87,7 +87,6 @@ def test_steps_are_the_rows_that_are_not_last():
     assert status.learning_since == -1
     for _ in range(3):
         replay.add(zero_rows(replay))
-    # With the next row, environment 1 had its first sequence.
     assert replay.status().learning_since == 5
     assert replay.status().num_sequences == 2
 
