@@ -44,6 +44,11 @@ def ignored(process):
     return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
 
 
+def has_ended(process):
+    """Also one that nobody has waited for."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
 def test_processes_of_nodes(tmp_path):
     """Signals of a terminal are the launcher's; a node's end has a status; none outlives it."""
     script = pathlib.Path(__file__).with_name("forked_nodes.py")
@@ -55,9 +60,7 @@ def test_processes_of_nodes(tmp_path):
     ) as launcher:
         try:
             assert ast.literal_eval(launcher.stdout.readline()) == {"fails": 1, "returns": 0}
-            wait_for(
-                lambda: {"learner", "actor", "stuck"} <= {path.name for path in tmp_path.iterdir()}
-            )
+            wait_for(lambda: all((tmp_path / x).exists() for x in ("learner", "actor", "stuck")))
             nodes = psutil.Process(launcher.pid).children()
             assert len(nodes) == 5
             learner, actor = (
@@ -70,10 +73,7 @@ def test_processes_of_nodes(tmp_path):
             assert not (tmp_path / "learner_saved").exists()
         finally:
             launcher.kill()
-        _, left = psutil.wait_procs(nodes, timeout=10)
-        for process in left:
-            process.kill()
-        assert not left
+        wait_for(lambda: all(has_ended(node) for node in nodes), 10)
         assert launcher.stderr.read().endswith("ValueError: the node's own sentence\n")
     assert (tmp_path / "learner_saved").exists()
     assert not (tmp_path / "late").exists()
