@@ -38,7 +38,7 @@ BUDGETS = {
     "agents": 4897,
     "environments": 3889,
     "replay": 3293,
-    "training": 3919,
+    "training": 3871,
     "device": 867,
     "evaluation": 2178,
     "command": 2394,

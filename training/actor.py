@@ -115,10 +115,9 @@ class Actor:
             self._client.wait()
 
     def step(self) -> int:
-        """One time step in every environment.
+        """One time step in every environment; returns the number of transitions.
 
-        Returns:
-          The transitions taken: E less the environments whose episode was at its end.
+        They are E less the environments whose episode was at its end.
         """
         before = self._newest().step_type
         actions = self.decide()
@@ -130,11 +129,7 @@ class Actor:
         return int(np.sum(before != StepType.LAST))
 
     def decide(self) -> np.ndarray:
-        """Decides on the newest time steps, last ones too, and writes their rows.
-
-        Returns:
-          Actions `[E, ...]`.
-        """
+        """Actions `[E, ...]` for the newest time steps, last ones too, whose rows it writes."""
         timestep = self._newest()
         decision = self._act(self._parameters.params, self.state, timestep)
         self.state = decision.state
@@ -164,14 +159,14 @@ class Actor:
         return {
             "environment": environment.state(),
             "timestep": [np.array(x) for x in self._newest()],
-            "sums": self._running.state(),
+            "sums": self._running.sums,
             "parameters": None if self._client is None else self._client.state(),
         }
 
     def restore_running(self, state: Mapping[str, Any]) -> None:
         """Continues the running episodes of another actor, as the environments do already."""
         self._timestep = TimeStep(*state["timestep"])
-        self._running.restore(state["sums"])
+        self._running.sums = state["sums"]
         if self._client is not None:
             self._client.restore(state["parameters"])
 

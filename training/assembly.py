@@ -53,10 +53,8 @@ def open_snapshots(
 ) -> tuple[Snapshots | None, list[str]]:
     """The snapshots of a run that is resumed, and warnings about newer ones that are damaged.
 
-    The snapshots are None if the run was stopped before its first.
-
-    Raises:
-      ValueError: no snapshot is whole, or the newest whole one is at the last step already.
+    The snapshots are None if the run was stopped before its first. A ValueError says that none is
+    whole, or that the newest whole one is at the last step already.
     """
     if newest_snapshot(directory) is None:
         has_begun = (directory / "metrics.csv").is_file()

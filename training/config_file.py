@@ -101,11 +101,7 @@ def run_id(directory: Path) -> str | None:
 
 
 def read_config(directory: Path) -> RunConfig:
-    """Reads config.json.
-
-    Raises:
-      ValueError: the directory holds no run, its agent cannot be found, or fields are wrong.
-    """
+    """Reads config.json, or raises a ValueError that names all fields that are wrong."""
     path = directory / "config.json"
     if not path.is_file():
         raise ValueError(f"{directory} is not a run directory: it has no config.json.")
@@ -156,11 +152,7 @@ def seed_runs(directory: Path) -> list[Path]:
 
 
 def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, RunConfig]:
-    """The runs of `count` seeds, from that of `config` on, by directories that are yet to be made.
-
-    Raises:
-      ValueError: the directory is a file, or holds something; or a seed is too large.
-    """
+    """The runs of `count` seeds, from the config's on, by directories that are yet to be made."""
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(count)]
     if seed_runs(directory):
         raise ValueError(f"{directory} holds runs already: retrax train --resume {directory}")

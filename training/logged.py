@@ -36,11 +36,7 @@ class LoggedLoop(Loop):
         environment: VectorEnvironment,
         episodes: Iterable[Any],
     ):
-        """Converts `Episode`s, or what has their attributes, by the environment, then closes it.
-
-        Raises:
-          ValueError: an episode is not as the environment says, or lacks what the agent needs.
-        """
+        """Converts `Episode`s, or what has their attributes, by the environment, then closes it."""
         with closing_quietly(environment):
             if config.num_actors > 1 or config.workers.num_workers or config.on_device:
                 raise ValueError("data must be None for several actors, workers and --on-device.")

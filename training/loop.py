@@ -76,17 +76,15 @@ class Tally:
 
     def open_metrics(self) -> list[Any]:
         """What was added to the metrics since the last `flush`, for `restore`; not copied."""
-        return [vars(self._since), self._episodes.state(), self._metrics.state()]
+        return [vars(self._since), self._episodes.open, self._metrics.open]
 
     def _restore(self, counters: Mapping[str, Any], open_metrics: Sequence[Any] | None) -> None:
         self.counters = Counters(**counters)
         self._since = Counters(**counters)
         self._timed_since = self._since  # seconds are not restored
         if open_metrics is not None:
-            since, episodes, updates = open_metrics
+            since, self._episodes.open, self._metrics.open = open_metrics
             self._since = Counters(**since)
-            self._episodes.restore(episodes)
-            self._metrics.restore(updates)
 
 
 class Loop(Tally):

@@ -28,11 +28,14 @@ class Counters:
 
 
 class RunningReturns:
-    """Sums the rewards of the running episodes of E environments."""
+    """Sums the rewards of the running episodes of E environments.
+
+    Attributes:
+      sums: returns and lengths so far `[E]`; may be set.
+    """
 
     def __init__(self, num_envs: int) -> None:
-        self._returns = np.zeros(num_envs, np.float64)
-        self._lengths = np.zeros(num_envs, np.int64)
+        self.sums: Sequence[np.ndarray] = np.zeros(num_envs), np.zeros(num_envs, np.int64)
 
     def add(self, timestep: TimeStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Adds time steps `[E, ...]`.
@@ -41,69 +44,57 @@ class RunningReturns:
           Which environments' episodes ended now, in order; their returns, and their lengths.
         """
         first = timestep.step_type == dm_env.StepType.FIRST
-        self._returns = np.where(first, 0.0, self._returns + timestep.reward)
-        self._lengths = np.where(first, 0, self._lengths + 1)
+        returns, lengths = self.sums
+        returns = np.where(first, 0.0, returns + timestep.reward)
+        lengths = np.where(first, 0, lengths + 1)
+        self.sums = returns, lengths
         ended = np.flatnonzero(timestep.step_type == dm_env.StepType.LAST)
-        return ended, self._returns[ended], self._lengths[ended]
-
-    def state(self) -> list[np.ndarray]:
-        """What `restore` needs; not copied."""
-        return [self._returns, self._lengths]
-
-    def restore(self, state: Sequence[np.ndarray]) -> None:
-        """Restores the sums of the running episodes."""
-        self._returns, self._lengths = state
+        return ended, returns[ended], lengths[ended]
 
 
 class MetricsAccumulator:
-    """Means of what was added since the last `flush`."""
+    """Means of what was added since the last `flush`.
+
+    Attributes:
+      open: what was added, plain data that may be set: values of episodes, totals and counts.
+    """
 
     def __init__(self) -> None:
-        self._episodes: dict[str, list[float]]
-        self._totals: dict[str, float]
-        self._counts: dict[str, int]
-        self.restore(({}, {}, {}))
+        self.open: Sequence[dict[str, Any]] = {}, {}, {}
 
     def add_episodes(self, episodes: Mapping[str, Sequence[float]], prefix: str = "") -> None:
         """Adds values of episodes that ended by name, logged as `{prefix}episode_{name}`."""
         for name, values in episodes.items():
-            self._episodes.setdefault(f"{prefix}episode_{name}", []).extend(values)
+            self.open[0].setdefault(f"{prefix}episode_{name}", []).extend(values)
 
     def add(self, metrics: Mapping[str, Any], count: int = 1) -> None:
         """Adds means over `count` updates, or single values."""
+        _, totals, counts = self.open
         for name, value in metrics.items():
-            self._totals[name] = self._totals.get(name, 0.0) + count * float(value)
-            self._counts[name] = self._counts.get(name, 0) + count
+            totals[name] = totals.get(name, 0.0) + count * float(value)
+            counts[name] = counts.get(name, 0) + count
 
     @property
     def returns(self) -> Sequence[float]:
         """Returns of the episodes that were added since the last `flush`."""
-        return self._episodes.get("episode_return", [])
+        return self.open[0].get("episode_return", [])
 
     @property
     def weight(self) -> int:
         """Updates whose means were added since the last `flush`; `add` of the means takes it."""
-        return max(self._counts.values(), default=0)
+        return max(self.open[2].values(), default=0)
 
     def take_episodes(self) -> dict[str, list[float]]:
         """The values of episodes that were added without a prefix, which are then forgotten."""
-        episodes, self._episodes = self._episodes, {}
+        episodes, *others = self.open
+        self.open = {}, *others
         return {name.removeprefix("episode_"): values for name, values in episodes.items()}
-
-    def state(self) -> list[dict[str, Any]]:
-        """What `restore` needs; not copied."""
-        return [self._episodes, self._totals, self._counts]
-
-    def restore(self, state: Sequence[dict[str, Any]]) -> None:
-        """Restores what was added since the last `flush`."""
-        self._episodes, self._totals, self._counts = state
 
     def flush(self) -> dict[str, float]:
         """Means of everything that was added, which is then forgotten."""
-        means = {k: float(np.mean(values)) for k, values in self._episodes.items() if values}
-        means |= {name: total / self._counts[name] for name, total in self._totals.items()}
-        self.restore(({}, {}, {}))
-        return means
+        (episodes, totals, counts), self.open = self.open, ({}, {}, {})
+        means = {name: float(np.mean(values)) for name, values in episodes.items() if values}
+        return means | {name: total / counts[name] for name, total in totals.items()}
 
 
 class Rate:

@@ -18,7 +18,7 @@ from ..replay.packing import TreePacking
 
 _POLL_SECONDS = 0.05
 _CLOSE_SECONDS = 0.5
-_KEPT = ("version", "staleness", "_steps", "_known")  # of a client's state
+_KEPT = ("version", "staleness", "_steps", "_known", "blob")  # of a client's state
 
 Get = Callable[[int], tuple[int, bytes | None]]
 
@@ -94,6 +94,7 @@ class ParameterClient:
         self._period, self._stop = update_period, stop
         self._steps, self._reason = 0, "no call was made yet"
         self._arrived: tuple[int, bytes] | None = None
+        self.blob: bytes | None = None  # of `params`
         self._known = -1  # the newest version that has arrived
         self._wake, self._closed = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -128,18 +129,14 @@ class ParameterClient:
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs, in plain data, of a client without a thread between two steps."""
-        kept = {name: getattr(self, name) for name in _KEPT}
-        if self.params is None:
-            return {"blob": None, **kept}
-        tree = {"new_priority": np.float64(self.new_priority), "params": self.params}
-        return {"blob": self._packing.pack(tree), **kept}
+        return {name: getattr(self, name) for name in _KEPT}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores parameters and counts."""
         for name in _KEPT:
             setattr(self, name, state[name])
-        if state["blob"] is not None:
-            self._unpack(state["blob"])
+        if self.blob is not None:
+            self._unpack(self.blob)
 
     def close(self) -> None:
         """Ends the thread, or abandons it if a call takes long."""
@@ -164,7 +161,7 @@ class ParameterClient:
         self.version = version
 
     def _unpack(self, blob: bytes) -> None:
-        values = self._packing.unpack(blob)
+        self.blob, values = blob, self._packing.unpack(blob)
         self.params = jax.device_put(values["params"])
         self.new_priority = float(values["new_priority"])
 

@@ -117,10 +117,7 @@ class Snapshots:
     def read(self, steps: int, **templates: Any) -> Snapshot:
         """The counters and the parts of a snapshot that have templates; see `read_state`.
 
-        `running` comes unpacked, and may be missing.
-
-        Raises:
-          ValueError: it is damaged, or of another run, agent, config or version.
+        `running` comes unpacked, and may be missing. A ValueError says why it does not fit.
         """
         if self._reason(steps):
             raise self._damaged(steps)

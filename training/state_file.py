@@ -35,10 +35,7 @@ def write_state(path: Path, parts: Mapping[str, Any], run: str | None = None) ->
 
 
 def pack_state(file: Any, parts: Mapping[str, Any], run: str | None = None) -> None:
-    """Writes the archive of parts by name: pytrees of arrays, PRNG keys included, or bytes.
-
-    `run` is the id of the run.
-    """
+    """Writes the archive of parts by name: pytrees of arrays, PRNG keys included, or bytes."""
     described: dict[str, dict[str, list[str]] | None] = {}
     with zipfile.ZipFile(file, "w", compresslevel=1) as archive:
         for part, value in parts.items():

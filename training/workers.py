@@ -32,12 +32,7 @@ class Worker(NamedTuple):
 
 
 class WorkerFactory:
-    """Makes the server and the workers of a run, whose packings are the same.
-
-    Attributes:
-      metric_names: of every worker's learner.
-      gradients: their packing.
-    """
+    """Makes the server and the workers of a run, whose packings are the same."""
 
     def __init__(self, config: RunConfig, agent: Agent, spec: EnvironmentSpec):
         """`config` is resolved; `spec` is one environment's."""
@@ -171,11 +166,7 @@ class WorkersInTurn:
         return self._server.snapshot()._replace(replay={"workers": replays})
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restores a snapshot; `restore_running` or `publish` must follow.
-
-        Raises:
-          ValueError: the snapshot is of other workers.
-        """
+        """Restores a snapshot of as many workers; `restore_running` or `publish` must follow."""
         replays = snapshot.replay.get("workers", {})
         if len(replays) != len(self._workers):
             raise ValueError(f"it has {len(replays)} workers instead of {len(self._workers)}")
