@@ -4,6 +4,7 @@ import dm_env
 import gymnasium
 import numpy as np
 from dm_env import specs
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 
@@ -24,6 +25,12 @@ class Counting(gymnasium.Env):
         self.time += 1
         seen = np.full(1, self.time, np.float32)
         return seen, 0.0, self.time == self.length, False, {}
+
+
+def normalised(render_mode=None):
+    """A pendulum with running statistics."""
+    inner = gymnasium.make("Pendulum-v1", max_episode_steps=30, render_mode=render_mode)
+    return NormalizeReward(NormalizeObservation(inner))
 
 
 def random_actions(environment, steps, seed=0):

@@ -248,17 +248,3 @@ def test_a_run_is_not_lost_because_an_environment_cannot_be_closed(
     assert sentence in log[finished:]
     status, out, err = retrax("evaluate", "run", "--episodes", 2)
     assert (status, out[:12]) == (0, "mean return ")
-
-
-def test_a_missing_library_is_named_with_its_environment(retrax, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.phys2d")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "flax", None)
-    status, out, err = retrax("train", "reactor", "--environment", "phys2d/CartPole-v1")
-    assert (status, out) == (2, "")
-    assert err == (
-        "retrax: phys2d/CartPole-v1 cannot be made: it needs the module flax, which is not "
-        "installed: pip install flax\n"
-    )
-    assert list(tmp_path.iterdir()) == []

@@ -1,13 +1,12 @@
-import dm_env
 import numpy as np
 import pytest
 from dm_env import specs
 from hypothesis import given
 from hypothesis import strategies as st
+from stepping import FIRST, LAST, MID
 
 from retrax.environments.arrival import arrival, checked_actions, integer_seeds
 
-FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 FLAGS = st.tuples(st.booleans(), st.booleans(), st.booleans())
 
 

@@ -166,19 +166,6 @@ def test_no_op_starts_are_from_zero_to_thirty_frames_of_doing_nothing():
     assert set(counts) == set(readable)
 
 
-def test_episodes_are_cut_off_without_termination():
-    environment = Atari("pong", num_envs=2, max_frames=40, seed=0)
-    environment.reset()
-    for t in range(1, 11):
-        timestep = environment.step(np.zeros(2, int))
-        assert (timestep.step_type == (LAST if t == 10 else MID)).all()
-        assert (timestep.discount == 1).all()
-    timestep = environment.step(np.zeros(2, int))
-    assert (timestep.step_type == FIRST).all()
-    assert (timestep.reward == 0).all()
-    environment.close()
-
-
 @pytest.mark.parametrize(("sticky", "renewal"), [(0.0, 20_000), (0.25, 90)])
 def test_seeds_are_reproducible_and_depend_on_neither_number_nor_threads(
     sticky, renewal, monkeypatch

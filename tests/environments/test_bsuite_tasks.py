@@ -1,18 +1,10 @@
 """bsuite's environments: its own ids, seeds, records and states."""
 
-import sys
-
 import numpy as np
 import pytest
 
 from retrax.environments import factory
 from retrax.environments.arrival import integer_seeds
-
-
-def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "bsuite", None)
-    with pytest.raises(ImportError, match=r"^bsuite:catch/0 needs the package bsuite: pip install"):
-        factory.make("bsuite:catch/0")
 
 
 @pytest.fixture(scope="module")

@@ -3,18 +3,11 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from plain_values import same
-from stepping import FIRST, LAST, history, random_actions
+from stepping import FIRST, LAST, history, normalised, random_actions
 
 from retrax.environments import atari, check_environment, make
 from retrax.environments.plain_data import pack, unpack
-
-
-def normalised(render_mode=None):
-    """With running statistics."""
-    inner = gymnasium.make("Pendulum-v1", max_episode_steps=30, render_mode=render_mode)
-    return NormalizeReward(NormalizeObservation(inner))
 
 
 def vector(num_envs, seed):

@@ -103,30 +103,31 @@ def test_an_id_like_no_other_is_refused_with_the_way_to_the_list():
 
 
 MUJOCO = r'needs \w+, which is missing: pip install "retrax\[mujoco\]"'
+FLAX = "^phys2d/CartPole-v1 cannot be made: it needs the module flax, .*: pip install flax$"
 
 
-@pytest.mark.parametrize("module", ["dm_control", "mujoco"])
-def test_without_the_mujoco_extra_its_tasks_say_what_to_install(monkeypatch, module):
-    forget(monkeypatch, "dm_control")
-    monkeypatch.setitem(sys.modules, module, None)  # makes its import fail
-    with pytest.raises(ImportError, match=MUJOCO):
-        make("dm_control:cartpole/swingup")
-    known = known_environments()
-    assert "CartPole-v1" in known
-    assert not any(id.startswith("dm_control:") for id in known)
-
-
-def test_without_mujoco_gymnasiums_tasks_say_what_to_install(monkeypatch):
-    forget(monkeypatch, "gymnasium.envs.mujoco")
-    monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(ImportError, match=MUJOCO):
-        make("HalfCheetah-v5")
-
-
-def forget(monkeypatch, package):
-    """Makes a package and its modules be imported again."""
-    for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
-        monkeypatch.delitem(sys.modules, name)
+@pytest.mark.parametrize(
+    ("missing", "again", "id", "message"),
+    [
+        ("dm_control", "dm_control", "dm_control:cartpole/swingup", MUJOCO),
+        ("mujoco", "dm_control", "dm_control:cartpole/swingup", MUJOCO),
+        ("mujoco", "gymnasium.envs.mujoco", "HalfCheetah-v5", MUJOCO),
+        ("flax", "gymnasium.envs.phys2d", "phys2d/CartPole-v1", FLAX),
+        ("minatar.gym", None, "MinAtar/Asterix-v1", r"1 needs the package minatar \(GPL-3\)"),
+        ("bsuite", None, "bsuite:catch/0", "^bsuite:catch/0 needs the package bsuite: pip install"),
+        ("pgx", None, "pgx:none", "^pgx:none needs the package pgx: pip install"),
+    ],
+)
+def test_what_is_not_installed_is_named(monkeypatch, missing, again, id, message):
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{again}.")]:
+        monkeypatch.delitem(sys.modules, name)  # so that it is imported again
+    monkeypatch.setitem(sys.modules, missing, None)  # makes its import fail
+    with pytest.raises(ImportError, match=message):
+        make(id)
+    if again == "dm_control":
+        known = known_environments()
+        assert "CartPole-v1" in known
+        assert not any(id.startswith("dm_control:") for id in known)
 
 
 @pytest.mark.parametrize(
@@ -141,11 +142,3 @@ def test_what_an_id_does_not_need_is_not_imported(id, absent):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_without_minatar_the_error_names_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minatar.gym", None)
-    with pytest.raises(
-        ImportError, match=r"MinAtar/Asterix-v1 needs the package minatar \(GPL-3\)"
-    ):
-        make("MinAtar/Asterix-v1")

@@ -1,12 +1,12 @@
 """Errors of other people's environments: one sentence, wherever they come from."""
 
+import functools
 import re
 import sys
 import threading
 import types
 
 import average_agent
-import dm_env
 import gymnasium
 import jax
 import numpy as np
@@ -64,6 +64,10 @@ def interrupt():
 
 SENTENCES = [(boom, r": RuntimeError: boom\.$"), (leave, r": it called sys\.exit\(0\)\.$")]
 NEEDS = r": it needs the module no_such_module, which is not installed: pip install no_such_module$"
+FAILURE = pytest.mark.parametrize(
+    ("what", "error", "sentence"),
+    [*((what, RefusedError, told) for what, told in SENTENCES), (needs, ImportError, NEEDS)],
+)
 
 
 def play(environment, steps):
@@ -72,37 +76,27 @@ def play(environment, steps):
         environment.step(np.zeros(environment.num_envs, np.int32))
 
 
-@pytest.mark.parametrize(("what", "sentence"), SENTENCES)
-def test_a_constructor(what, sentence):
-    with pytest.raises(RefusedError, match=f"^an environment .* cannot be made{sentence}"):
-        make(Failing, place="init", what=what)
+@FAILURE
+def test_a_constructor(what, error, sentence):
     gymnasium.register("Failing-v0", entry_point=Failing)
     try:
-        with pytest.raises(RefusedError, match=f"^Failing-v0 cannot be made{sentence}"):
-            make("Failing-v0", place="init", what=what)
-        with pytest.raises(ImportError, match=f"^Failing-v0 cannot be made{NEEDS}"):
-            make("Failing-v0", place="init", what=needs)
+        for made, name in ((Failing, "an environment .*"), ("Failing-v0", "Failing-v0")):
+            with pytest.raises(error, match=f"^{name} cannot be made{sentence}"):
+                make(made, place="init", what=what)
     finally:
         gymnasium.registry.pop("Failing-v0")
 
 
-@pytest.mark.parametrize(("what", "sentence"), SENTENCES)
-def test_reset_and_step(what, sentence):
+@FAILURE
+def test_reset_and_step(what, error, sentence):
     environment = make(Failing, place="reset", what=what, num_envs=2)
-    with pytest.raises(
-        RefusedError, match=rf"environment 0 failed in reset\(\), at step 0{sentence}"
-    ):
+    with pytest.raises(error, match=rf"environment 0 failed in reset\(\), at step 0{sentence}"):
         environment.reset()
     environment = make(Failing, num_envs=3)
     last = environment._environments[2]
     last.place, last.what = 4, what
-    with pytest.raises(RefusedError, match=f"environment 2 failed at step 4{sentence}"):
+    with pytest.raises(error, match=f"environment 2 failed at step 4{sentence}"):
         play(environment, 5)
-
-
-def test_modules_that_are_missing_are_named():
-    with pytest.raises(ImportError, match=rf"failed in reset\(\), at step 0{NEEDS}"):
-        make(Failing, place="reset", what=needs).reset()
 
 
 @pytest.mark.parametrize("place", ["init", "reset", 1])
@@ -122,41 +116,12 @@ def test_a_space_that_is_missing(space):
         make(Lacking)
 
 
-class Numberless(dm_env.Environment):
-    def reset(self):
-        return dm_env.restart(np.zeros(1))
-
-    def step(self, action):
-        return dm_env.transition(0.0, np.zeros(1))
-
-    def observation_spec(self):
-        return specs.Array((1,), np.float64)
-
-    def action_spec(self):
-        return specs.BoundedArray((0,), np.float64, np.zeros(0), np.zeros(0))
-
-
-class NumberlessSpace(Failing):
-    action_space = spaces.Box(-1, 1, (0,), np.float32)
-
-
 @pytest.mark.parametrize("module", ["../../etc", "", "a b", "a..b", ".a"])
 def test_what_is_no_name_of_a_module(module):
     with pytest.raises(
         ValueError, match=f"^{module!r} is not the name of a module: ".replace(".", r"\.")
     ):
         make(f"{module}:X")
-
-
-def test_gymnasiums_environments_on_jax_say_what_they_need(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.phys2d")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "flax", None)
-    sentence = (
-        r"^phys2d/CartPole-v1 cannot be made: it needs the module flax, .*: pip install flax$"
-    )
-    with pytest.raises(ImportError, match=sentence):
-        make("phys2d/CartPole-v1")
 
 
 class Old(Counting):
@@ -220,30 +185,28 @@ class Closing(Failing):
         self.act("close")
 
 
-class ClosingToo(Numberless):
+class ClosingToo(ScriptedToo):
     def __init__(self, what):
-        self.what, self.closed = what, 0
-
-    def action_spec(self):
-        return specs.DiscreteArray(2)
+        super().__init__()
+        self.what = what
 
     def close(self):
-        self.closed += 1
+        super().close()
         self.what()
+
+
+KINDS = {"gymnasium": functools.partial(Closing, "close"), "dm_env": ClosingToo}
 
 
 def lines(caplog):
     return [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.parametrize("kind", ["gymnasium", "dm_env"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("what", "sentence"), SENTENCES)
 def test_all_environments_are_closed_whatever_the_first_does(caplog, kind, what, sentence):
     ways = iter([what, lambda: None, what])
-    if kind == "gymnasium":
-        environment = make(lambda: Closing("close", next(ways)), num_envs=3)
-    else:
-        environment = make(lambda: ClosingToo(next(ways)), num_envs=3)
+    environment = make(lambda: KINDS[kind](next(ways)), num_envs=3)
     inner = list(environment._environments)
     environment.close()
     environment.close()
@@ -253,14 +216,10 @@ def test_all_environments_are_closed_whatever_the_first_does(caplog, kind, what,
         assert re.search(f"^environment {e} could not be closed{sentence}", line)
 
 
-@pytest.mark.parametrize("kind", ["gymnasium", "dm_env"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_person_may_interrupt_the_closing(kind):
-    if kind == "gymnasium":
-        environment = make(lambda: Closing("close", interrupt))
-    else:
-        environment = make(lambda: ClosingToo(interrupt))
     with pytest.raises(KeyboardInterrupt):
-        environment.close()
+        make(lambda: KINDS[kind](interrupt)).close()
 
 
 def test_environments_are_closed_that_were_made_before_one_failed():
@@ -293,25 +252,23 @@ PICTURE = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
 GOT = r"the environment cannot be drawn: render\(\) must return uint8 \[height, width, 3\], got "
 
 
+def shows(shown):
+    """A function `render`, which raises or returns what is given."""
+    return shown if callable(shown) else lambda: shown
+
+
 class Drawing(Failing):
     render_mode = "rgb_array"
 
     def __init__(self, shown):
         super().__init__()
-        self.shown = shown
-
-    def render(self):
-        return self.shown() if callable(self.shown) else self.shown
+        self.render = shows(shown)
 
 
-class DrawingToo(ClosingToo):
+class DrawingToo(ScriptedToo):
     def __init__(self, shown):
-        self.render = shown if callable(shown) else lambda: shown
-
-
-class DrawingVector:
-    def __init__(self, shown):
-        self.render = shown if callable(shown) else lambda: shown
+        super().__init__()
+        self.render = shows(shown)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +276,7 @@ class DrawingVector:
     [
         lambda shown: make(lambda: Drawing(shown)).render(),
         lambda shown: make(lambda: DrawingToo(shown)).render(),
-        lambda shown: drawn(DrawingVector(shown).render),
+        lambda shown: drawn(shows(shown)),
     ],
 )
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+from stepping import FIRST, LAST, MID
 
 from retrax.environments import check_environment, from_gymnasium_vector, make
 
-FIRST, MID, LAST = range(3)
 NUM_ENVS, COUNT, SEED = 3, 60, 5
 ACTIONS = np.random.default_rng(0).integers(4, size=(NUM_ENVS, COUNT))
 FORMS = {
@@ -144,46 +144,38 @@ class Broken(VectorEnv):
     num_envs, metadata = 1, {"autoreset_mode": AutoresetMode.NEXT_STEP}
     single_observation_space, single_action_space = FORMS["Box"], spaces.Discrete(2)
 
+    observation, info, results = np.zeros((1, 3), np.float32), {}, None
+    reward, terminated, truncated = np.ones(1), np.ones(1, bool), np.zeros(1, bool)
+
     def __init__(self, **changes):
-        self.results = (
-            np.zeros((1, 3), np.float32),
-            np.ones(1),
-            np.ones(1, bool),
-            np.zeros(1, bool),
-            {},
-        )
         vars(self).update(changes)
 
     def reset(self, *, seed=None, options=None):
         return np.zeros((1, 3), np.float32), {}
 
     def step(self, actions):
-        return self.results
+        whole = self.observation, self.reward, self.terminated, self.truncated, self.info
+        return self.results or whole
 
 
-def results(**changes):
-    names = ("observation", "reward", "terminated", "truncated", "info")
-    whole = dict(zip(names, Broken().results, strict=True))
-    return {"results": tuple({**whole, **changes}.values())}
+GOES_ON = np.zeros(1, bool)
+MODE = 'metadata["autoreset_mode"] of Broken must be AutoresetMode.NEXT_STEP, got None'
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (
-            {"metadata": {}},
-            'metadata["autoreset_mode"] of Broken must be AutoresetMode.NEXT_STEP, got None: ',
-        ),
+        ({"metadata": {}}, MODE),
         ({"single_action_space": spaces.Text(3)}, "the action space Text(1, 3, charset="),
         ({"results": (1, 2)}, "the vector's step() must return (observation, reward, terminated"),
-        (results(reward=np.ones(2)), "the reward at step 1 is float64 [2]; it must be one number"),
+        ({"reward": np.ones(2)}, "the reward at step 1 is float64 [2]; it must be one number"),
         (
-            results(reward=np.array([np.nan]), terminated=np.zeros(1, bool)),
+            {"reward": np.array([np.nan]), "terminated": GOES_ON},
             "the reward of environment 0 at step 1 is nan; it mus",
         ),
-        (results(terminated=np.array([2])), "the terminated of environment 0 at step 1 is "),
+        ({"terminated": np.array([2])}, "the terminated of environment 0 at step 1 is "),
         (
-            results(observation=None, terminated=np.zeros(1, bool)),
+            {"observation": None, "terminated": GOES_ON},
             "the vector's observation at step 1 is None; it must have a part for each environment",
         ),
     ],
@@ -209,16 +201,8 @@ def test_what_comes_with_a_first_observation_means_nothing():
 @pytest.mark.parametrize(
     ("given", "seed", "sentence"),
     [
-        (
-            Walk,
-            None,
-            "vector must be a gymnasium.vector.VectorEnv, or a pool of EnvPool with",
-        ),
-        (
-            lambda: Pool(batch_size=2),
-            None,
-            "a pool must have a batch_size of all its 3 environment",
-        ),
+        (Walk, None, "vector must be a gymnasium.vector.VectorEnv, or a pool of EnvPool with"),
+        (lambda: Pool(2), None, "a pool must have a batch_size of all its 3 environment"),
         (Pool, 1, "seed must be None for EnvPool"),
         (
             lambda: vector(mode=AutoresetMode.SAME_STEP),

@@ -216,12 +216,6 @@ def test_games_for_two_are_refused_and_illegal_moves_are_told():
         Pgx(game)
 
 
-def test_pgx_is_named_where_it_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pgx", None)
-    with pytest.raises(ImportError, match="pgx:none needs the package pgx: pip install"):
-        make_pgx("none")
-
-
 def test_games_are_found_by_their_name(monkeypatch):
     pgx = types.ModuleType("pgx")
     pgx.available_envs, pgx.make = (lambda: ("game",)), (lambda name: Game())

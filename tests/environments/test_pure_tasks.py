@@ -101,24 +101,6 @@ def test_memory_by_hand():
     np.testing.assert_array_equal(timestep.observation[0], [0, 0])
 
 
-@pytest.mark.parametrize("answer", [0, 1])
-def test_a_policy_without_memory_is_at_chance(answer):
-    # All that it can do is to answer always alike, or by a coin: right when the cue happens to fit.
-    ended = returns(
-        make("memory", num_envs=100, seed=5), lambda o, s: (np.full(100, answer), s), 12 * 40
-    )
-    assert len(ended) == 4000
-    assert abs(np.mean(ended)) < 4 / np.sqrt(4000)
-
-
-def test_catch_without_sight_is_at_one_in_five():
-    ended = returns(
-        make("catch", num_envs=100, seed=5), lambda o, s: (np.ones(100, int), s), 10 * 40
-    )
-    assert len(ended) == 4000
-    assert abs(np.mean(ended) - (-0.6)) < 4 * 0.8 / np.sqrt(4000)
-
-
 def test_catch_is_drawn_in_white_on_black():
     environment = make("catch", seed=0)
     environment.reset()

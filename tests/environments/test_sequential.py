@@ -1,6 +1,5 @@
 """Environments of Gymnasium and dm_env as vectors: time steps, rewards, ends, seeds, limits."""
 
-import collections
 import sys
 
 import gymnasium
@@ -246,12 +245,3 @@ def test_other_missing_libraries_keep_their_own_message(monkeypatch):
     monkeypatch.setattr(Scripted, "render_mode", "rgb_array")
     with pytest.raises(RefusedError, match="install moviepy"):
         scripted().render()
-
-
-@pytest.mark.parametrize("kind", [Scripted, ScriptedToo])
-def test_closing_twice_closes_once(kind):
-    environment = make(kind, num_envs=2)
-    inner = environment._environments
-    environment.close()
-    environment.close()
-    assert collections.Counter(one.closed for one in inner) == {1: 2}

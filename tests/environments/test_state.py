@@ -7,12 +7,11 @@ import pickle
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from plain_values import same
-from stepping import Counting
+from stepping import Counting, normalised
 
 from retrax.environments import atari, make
 from retrax.environments.plain_data import Attributes, NotPlainError, pack, unpack
@@ -218,11 +217,6 @@ def test_a_state_of_another_version_is_named():
 
 
 # Wrappers with running statistics
-
-
-def normalised():
-    inner = gymnasium.make("Pendulum-v1", max_episode_steps=30)
-    return NormalizeReward(NormalizeObservation(inner))
 
 
 def test_a_note_says_what_becomes_of_running_statistics():
