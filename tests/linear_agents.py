@@ -174,7 +174,8 @@ def network(init, outputs, keep=0.0):
         return outputs(params, memories), state
 
     def step(params, observation, is_first, state):
-        output, state = unroll(params, observation[None], is_first[None], state)
+        observations = jax.tree.map(lambda x: x[None], observation)
+        output, state = unroll(params, observations, is_first[None], state)
         return jax.tree.map(lambda x: x[0], output), state
 
     return RecurrentNetwork(init, lambda: jnp.zeros(D) if keep else (), unroll, step)
@@ -241,29 +242,19 @@ def mixed(policy, config):
 def agent57_networks(reads_everything=True):
     """Values linear in what the network reads, or in the observation alone; no memory."""
 
-    def features(inputs):
+    def values(params, inputs):
         if not reads_everything:
-            return inputs.observation
+            return inputs.observation @ params
         others = [
             jax.nn.one_hot(inputs.previous_action, A),
             inputs.reward[:, None],
             inputs.intrinsic_reward[:, None],
             jax.nn.one_hot(inputs.arm, TINY["agent57"]["num_arms"]),
         ]
-        return jnp.concatenate([inputs.observation, *others], axis=1)
+        return jnp.concatenate([inputs.observation, *others], axis=1) @ params
 
     size = D + A + 2 + TINY["agent57"]["num_arms"] if reads_everything else D
-
-    def unroll(params, inputs, is_first, state):
-        return features(inputs) @ params, state
-
-    def step(params, inputs, is_first, state):
-        values, state = unroll(params, jax.tree.map(lambda x: x[None], inputs), is_first, state)
-        return values[0], state
-
-    value = RecurrentNetwork(
-        lambda key: jax.random.normal(key, (size, A)), lambda: (), unroll, step
-    )
+    value = network(lambda key: jax.random.normal(key, (size, A)), values)
     return tiny_agent57_networks()._replace(value=value)
 
 
