@@ -33,8 +33,9 @@ from retrax.replay.packing import Packing
 from retrax.replay.rows import row_spec
 from retrax.training import checks
 from retrax.training.config_file import DirectoryLock, write_config
+from retrax.training.learner import Snapshot
 from retrax.training.parameters import packing_of
-from retrax.training.state_file import write_state
+from retrax.training.snapshots import Snapshots
 
 needs_launchpad = pytest.mark.skipif(
     missing_packages() != [],
@@ -330,8 +331,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
     assert f"retrax launch --resume {directory}" in refused(*new)
     resume = ["--resume", str(directory), "--steps", "2000"]
     assert main(["launch", *resume]) == 0
-    (directory / "snapshots").mkdir()
-    write_state(directory / "snapshots" / "300.npz", {})
+    Snapshots(directory).save(300, Snapshot((), {}, {"steps": 300}))
     assert main(["launch", "reactor", *resume]) == 0
     assert [resumed.resumed_at for resumed, *_ in launched[1:]] == [None, 300]
     with DirectoryLock(directory):
