@@ -1,34 +1,26 @@
-"""The kinds of nodes, and the nodes of a program: everything that is particular to a kind.
-
-Nothing is made here: a node's factory is imported in its own process.
-"""
+"""The kinds of nodes, and the nodes of a program: everything that is particular to a kind."""
 
 import dataclasses
-import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..basics.subprocess_probe import shared_programs
 from ..networks.torsos import is_image
 from ..training.run_config import RunConfig
 from .config import ProgramConfig
-from .node import Node, Peers
 
 _log = logging.getLogger("retrax")
 
 
 class NodeKind(NamedTuple):
-    """What distinguishes the nodes LABEL/0, LABEL/1, ...
-
-    A module has their factory make_LABEL, `(config, index, peers) -> Node`.
-    """
+    """What distinguishes the nodes LABEL/0, LABEL/1, ..."""
 
     label: str
     calls: tuple[str, ...] = ()  # labels of the nodes that it calls, where the program has them
-    module: str = ""  # LABEL if empty
+    module: str = ""  # has their factory, see `node.make_node`; LABEL if empty
     holds_rows: bool = False  # the replay that actors write into and the learner draws from
     acts: bool = False  # takes the run's steps; may be on a host that does not see our files
     publishes: bool = False  # has the learner's state: updates, snapshots and publishes it
@@ -151,14 +143,6 @@ def nodes_of(config: ProgramConfig) -> list[NodeSpec]:
         for kind in kinds
         for index in range(config.run.num_actors if kind.acts else 1)
     ]
-
-
-def make_node(spec: NodeSpec, config: ProgramConfig, peers: Peers) -> Node:
-    """Makes a node, in its own process or thread."""
-    kind = spec.kind
-    module = importlib.import_module(f".{kind.module or kind.label}", __package__)
-    factory: Callable[..., Node] = getattr(module, f"make_{kind.label}")
-    return factory(config, spec.index, peers)
 
 
 def log_restart(kind: NodeKind, steps: int | None) -> None:

@@ -2,10 +2,11 @@
 
 import abc
 import contextlib
+import importlib
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..datatypes import EnvironmentSpec, SequenceSpec
 from ..replay.interface import PeerLost, Replay, Stopped, WaitTimeout, Writer
@@ -14,6 +15,7 @@ from ..replay.peer import Answer
 from ..replay.remote import RemoteReplay
 from ..training.stop import StopEvent
 from .config import ProgramConfig
+from .kinds import NodeSpec, kind_of
 
 # A save may take so long: of a replay of 100 GB, on a slow disk. Whoever waits for a node that may
 # be saving waits as long.
@@ -64,10 +66,7 @@ class Peers:
 
 
 class Node:
-    """A node is run by one thread of its own; its public methods may be called by other nodes.
-
-    A module has the factory of a kind of nodes (see `kinds`), called in the node's own process.
-    """
+    """A node is run by one thread of its own; its public methods may be called by other nodes."""
 
     def __init__(self, peers: Peers):
         self._stop = peers.stop
@@ -90,6 +89,14 @@ class Node:
                 if not self.step():
                     self._stop.wait(_POLL_SECONDS)
         self.close()
+
+
+def make_node(spec: NodeSpec, config: ProgramConfig, peers: Peers) -> Node:
+    """Makes a node, in its own process or thread, where its module's make_LABEL is imported."""
+    kind = spec.kind
+    module = importlib.import_module(f".{kind.module or kind.label}", __package__)
+    factory: Callable[[ProgramConfig, int, Peers], Node] = getattr(module, f"make_{kind.label}")
+    return factory(config, spec.index, peers)
 
 
 class CounterClient:
@@ -128,22 +135,24 @@ class Starting(PeerLost):
     """The node is being made: it lives, and the call must be made again."""
 
 
+class RemoteAnswer(NamedTuple):
+    """A `replay.peer.Answer`."""
+
+    result: Callable[[float], Any]
+
+
 class RemotePeer(abc.ABC):
-    """A node in another process; a `replay.peer.Peer`.
+    """A node in another process; a `replay.peer.Peer`, which calls it until `stop` is set.
 
     A call is repeated until it is answered, also while the node is restarted. It is made at least
-    once, even if the stop event is set.
+    once, even if the stop event is set. A node that ends last may be saving: its answer is waited
+    for as long as it lives, even if the stop event is set.
     """
 
-    def __init__(self, name: str, stop: StopEvent, *, ends_last: bool):
-        """Calls the node `name` until `stop` is set.
-
-        With `ends_last` the other node lives until all those have ended that save: it may be
-        saving, so its answer is waited for as long as it lives, even if the stop event is set.
-        """
+    def __init__(self, name: str, stop: StopEvent):
         label, _, index = name.partition("/")
-        self.title = f"The {label.replace('_', ' ')}" if index == "0" else name
-        self._stop, self._ends_last = stop, ends_last
+        self.name, self.title = name, f"The {label.replace('_', ' ')}" if index == "0" else name
+        self._stop = stop
 
     @abc.abstractmethod
     def send(self, method: str, *arguments: Any) -> Answer:
@@ -159,7 +168,7 @@ class RemotePeer(abc.ABC):
                     answer, sent = self.send(method, *arguments), time.monotonic()
                 return answer.result(_ANSWER_SECONDS)
             except TimeoutError:
-                is_busy, pause = self._ends_last, 0.0
+                is_busy, pause = kind_of(self.name).ends_last, 0.0
             except PeerLost as error:
                 answer, is_busy, pause = None, False, _PAUSE_SECONDS
                 if isinstance(error, Starting):

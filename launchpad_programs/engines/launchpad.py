@@ -44,8 +44,8 @@ from ...replay.reverb.library import reverb
 from ...replay.selectors import has_tables
 from ...training.stop import StopEvent
 from ..config import ProgramConfig
-from ..kinds import NodeKind, NodeSpec, kind_of, kinds_of, make_node, nodes_of, process_env
-from ..node import SAVE_SECONDS, Peers, RemotePeer
+from ..kinds import NodeKind, NodeSpec, kinds_of, nodes_of, process_env
+from ..node import SAVE_SECONDS, Peers, RemoteAnswer, RemotePeer, make_node
 from .engine import RunningNode
 
 _LOG_LINES = 10  # shown of a node that left no traceback
@@ -300,14 +300,28 @@ class CourierPeer(RemotePeer):
     """A node with a server of Courier, whose client may wait as long as a save takes."""
 
     def __init__(self, client: Any, name: str, stop: StopEvent):
-        super().__init__(name, stop, ends_last=kind_of(name).ends_last)
+        super().__init__(name, stop)
         self._client = client
 
-    def send(self, method: str, *arguments: Any) -> "CourierAnswer":
+    def send(self, method: str, *arguments: Any) -> RemoteAnswer:
         """As `Peer.send`."""
-        return CourierAnswer(self, getattr(self._client.futures, method)(*arguments))
+        future = getattr(self._client.futures, method)(*arguments)
+        return RemoteAnswer(functools.partial(self._read, future))
 
-    def is_there(self) -> bool:
+    def _read(self, future: "concurrent.futures.Future[Any]", timeout: float) -> Any:
+        """As `Answer.result`."""
+        try:
+            return future.result(timeout)
+        except concurrent.futures.TimeoutError:
+            if not timeout or self._is_there():  # a look must cost nothing
+                raise TimeoutError(f"{self.title} gave no answer for {timeout} s.") from None
+        except StatusNotOk as error:
+            if error.code.name not in _NO_ANSWER:
+                raise RuntimeError(f"{self.title} refused a call: {error}") from None
+        future.cancel()
+        raise PeerLost(f"{self.title} is not there.")
+
+    def _is_there(self) -> bool:
         """Whether the node's port is open: Courier does not say that a server has died."""
         host, _, port = self._client.address.rpartition(":")
         try:
@@ -317,24 +331,3 @@ class CourierPeer(RemotePeer):
         except OSError:
             return False
         return True
-
-
-class CourierAnswer:
-    """The answer to a call over Courier; a `replay.peer.Answer`."""
-
-    def __init__(self, peer: CourierPeer, future: "concurrent.futures.Future[Any]"):
-        self._peer, self._future = peer, future
-
-    def result(self, timeout: float) -> Any:
-        """As `Answer.result`."""
-        title = self._peer.title
-        try:
-            return self._future.result(timeout)
-        except concurrent.futures.TimeoutError:
-            if not timeout or self._peer.is_there():  # a look must cost nothing
-                raise TimeoutError(f"{title} gave no answer for {timeout} s.") from None
-        except StatusNotOk as error:
-            if error.code.name not in _NO_ANSWER:
-                raise RuntimeError(f"{title} refused a call: {error}") from None
-        self._future.cancel()
-        raise PeerLost(f"{title} is not there.")

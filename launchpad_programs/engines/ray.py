@@ -25,10 +25,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ...basics.writing import write_json
 from ...replay.interface import PeerLost
 from ...training.snapshots import newest_snapshot
-from ...training.stop import StopEvent
 from ..config import RESTARTS, ProgramConfig
-from ..kinds import NodeSpec, kind_of, kinds_of, log_restart, make_node, nodes_of, process_env
-from ..node import Peers, RemotePeer, Starting
+from ..kinds import NodeSpec, kinds_of, log_restart, nodes_of, process_env
+from ..node import Peers, RemoteAnswer, RemotePeer, Starting, make_node
 from .engine import RunningNode
 from .ray_session import AHEAD, home_resources
 
@@ -308,48 +307,37 @@ class Host:
         self._stop.set()
 
 
-class RayAnswer:
-    """The answer to a call of a node; a `replay.peer.Answer`."""
-
-    def __init__(self, peer: "RayPeer", reference: Any):
-        self._peer, self._reference = peer, reference
-
-    def result(self, timeout: float) -> Any:
-        """As `Answer.result`."""
-        title = self._peer.title
-        if self._reference is None:
-            raise PeerLost(f"{title} is not there.")
-        try:
-            answer = ray.get(self._reference, timeout=timeout)
-        except ray.exceptions.GetTimeoutError:
-            raise TimeoutError(f"{title} gave no answer for {timeout} s.") from None
-        except ray.exceptions.RayError as error:
-            self._peer.actor = None
-            raise PeerLost(f"{title} died before it answered.") from error
-        if not isinstance(answer, NoResult):
-            return answer
-        if answer.traceback:
-            raise RuntimeError(f"{title} refused a call: {answer.traceback}")
-        raise Starting(f"{title} starts.")
-
-
 class RayPeer(RemotePeer):
     """A node in an actor of Ray."""
 
-    actor: Any = None  # its handle; None until the next call looks for it
+    _actor: Any = None  # its handle; None until the next call looks for it
 
-    def __init__(self, name: str, stop: StopEvent):
-        super().__init__(name, stop, ends_last=kind_of(name).ends_last)
-        self._node = name
-
-    def send(self, method: str, *arguments: Any) -> RayAnswer:
+    def send(self, method: str, *arguments: Any) -> RemoteAnswer:
         """As `Peer.send`."""
+        reference = None
         try:
-            self.actor = self.actor or ray.get_actor(self._node)
-            return RayAnswer(self, self.actor.call.remote(method, *arguments))
+            self._actor = self._actor or ray.get_actor(self.name)
+            reference = self._actor.call.remote(method, *arguments)
         except (ValueError, ray.exceptions.RayActorError):  # no actor has the name
-            self.actor = None
-            return RayAnswer(self, None)
+            self._actor = None
+        return RemoteAnswer(functools.partial(self._read, reference))
+
+    def _read(self, reference: Any, timeout: float) -> Any:
+        """As `Answer.result`."""
+        if reference is None:
+            raise PeerLost(f"{self.title} is not there.")
+        try:
+            answer = ray.get(reference, timeout=timeout)
+        except ray.exceptions.GetTimeoutError:
+            raise TimeoutError(f"{self.title} gave no answer for {timeout} s.") from None
+        except ray.exceptions.RayError as error:
+            self._actor = None
+            raise PeerLost(f"{self.title} died before it answered.") from error
+        if not isinstance(answer, NoResult):
+            return answer
+        if answer.traceback:
+            raise RuntimeError(f"{self.title} refused a call: {answer.traceback}")
+        raise Starting(f"{self.title} starts.")
 
 
 def _redirect_output(log: Path) -> None:

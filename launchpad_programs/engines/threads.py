@@ -7,8 +7,8 @@ import traceback
 
 from ...replay.peer import DirectPeer
 from ..config import ProgramConfig
-from ..kinds import make_node, nodes_of
-from ..node import Node, Peers
+from ..kinds import nodes_of
+from ..node import Node, Peers, make_node
 from .engine import RunningNode
 
 

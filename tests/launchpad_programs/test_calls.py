@@ -38,8 +38,8 @@ class Stop:
 class Played(RemotePeer):
     """Each call has a tape of answers, the last of which stays."""
 
-    def __init__(self, *tapes, name="parameter_server/0", after=10**6, ends_last=False):
-        super().__init__(name, Stop(after), ends_last=ends_last)
+    def __init__(self, *tapes, name="parameter_server/0", after=10**6):
+        super().__init__(name, Stop(after))
         self.tapes, self.calls, self.now = [list(tape) for tape in tapes], [], 0.0
 
     def monotonic(self):
@@ -96,17 +96,17 @@ def test_a_node_that_starts_is_not_silent(play):
     assert peer.call("get") == 7
     assert peer.now > 10.0
     with pytest.raises(Stopped):  # it has nothing to save
-        play([STARTING], after=0, ends_last=True).call("keep", 100)
+        play([STARTING], after=0, name="replay/0").call("keep", 100)
 
 
 def test_a_node_that_may_be_saving_is_waited_for_even_if_the_program_stops(play):
     """For an hour; a death begins the hour again, and ends the wait where the program stops."""
-    assert play([*SAVE, LOST], [*SAVE, 7], ends_last=True).call("keep", 100) == 7
-    assert play([*SAVE, 7], ends_last=True, after=0).call("keep", 100) == 7
+    assert play([*SAVE, LOST], [*SAVE, 7], name="replay/0").call("keep", 100) == 7
+    assert play([*SAVE, 7], name="replay/0", after=0).call("keep", 100) == 7
     with pytest.raises(Stopped):
-        play([*SAVE, LOST], ends_last=True, after=0).call("keep", 100)
+        play([*SAVE, LOST], name="replay/0", after=0).call("keep", 100)
     with pytest.raises(WaitTimeout, match=r"The counter gave no answer for 3600 s\."):
-        play([PENDING], ends_last=True, after=0, name="counter/0").call("report")
+        play([PENDING], after=0, name="counter/0").call("report")
 
 
 def test_a_client_numbers_its_reports_and_repeats_one_with_its_number(play, tmp_path):
