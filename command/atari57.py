@@ -1,9 +1,9 @@
 """`retrax atari57`: statistics of published scores and of the user's."""
 
+import math
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from rich import box, table
 from rich.console import Console
 
@@ -43,7 +43,19 @@ def compare(
     for entry in compared.entries:
         grid.add_row(*(cell for _, cell in _cells(entry)), style="bold" if entry.own else "")
     console.print(grid)
-    console.print(_notes(compared), highlight=False, soft_wrap=True)
+    notes = ["Scores are human-normalised: 0 random, 1 human. IQM: interquartile mean."]
+    for entry in compared.entries:
+        if not math.isnan(entry.iqm.low):
+            mean, low, high = (f"{x:.2f}" for x in entry.iqm)
+            notes.append(
+                f"{entry.algorithm}: IQM {mean} (95 %: {low} to {high}, stratified bootstrap over "
+                f"{entry.seeds} seeds); other statistics are of mean scores."
+            )
+    if not compared.as_printed:
+        notes.append(
+            "Rank and Elo depend on the compared algorithms; the papers' are of their own tables."
+        )
+    console.print("\n".join(notes), highlight=False, soft_wrap=True)
     return output
 
 
@@ -68,20 +80,3 @@ def _cells(entry: atari57.Entry) -> list[tuple[str, str]]:
         ("Elo", f"{entry.elo:.0f}"),
         paper("elo", 0),
     ]
-
-
-def _notes(compared: atari57.Table) -> str:
-    """Definitions and intervals, printed below the table."""
-    notes = ["Scores are human-normalised: 0 random, 1 human. IQM: interquartile mean."]
-    for entry in compared.entries:
-        if not np.isnan(entry.iqm.low):
-            low, high = f"{entry.iqm.low:.2f}", f"{entry.iqm.high:.2f}"
-            notes.append(
-                f"{entry.algorithm}: IQM {entry.iqm.mean:.2f} (95 %: {low} to {high}, stratified "
-                f"bootstrap over {entry.seeds} seeds); other statistics are of mean scores."
-            )
-    if not compared.as_printed:
-        notes.append(
-            "Rank and Elo depend on the compared algorithms; the papers' are of their own tables."
-        )
-    return "\n".join(notes)

@@ -26,6 +26,7 @@ from ..training.config_file import DirectoryLock, read_config
 from ..training.run_config import RunConfig
 from ..training.snapshots import Snapshots
 from .grid import EVALUATION, Cell, run_shown
+from .own_code import own_code
 from .parsing import tell
 
 SCORES = "scores.csv"
@@ -122,7 +123,8 @@ def benchmark(
 def _check_task(probe: RunConfig) -> None:
     """Raises ValueError if the agent cannot act in a task."""
     spec = spec_of(probe)
-    checked_agent(probe.resolve(spec), spec)
+    with own_code(probe):
+        checked_agent(probe.resolve(spec), spec)
 
 
 def _all_cells(suite: Suite, directory: Path, episodes: int | None) -> list[Cell]:
@@ -188,11 +190,7 @@ def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
 
 
 def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:
-    """Writes bsuite.csv of the complete cells: a row for each agent, seed, and experiment or tag.
-
-    Raises:
-      ValueError: a snapshot is damaged.
-    """
+    """Writes bsuite.csv of the complete cells: a row for each agent, seed, experiment and tag."""
     records: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
     for cell in cells:
         if cell.score is not None and (record := record_of(cell.directory)):

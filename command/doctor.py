@@ -40,8 +40,17 @@ def doctor() -> int:
 
 def report() -> list[Check]:
     """All checks, those of what is needed first."""
+    detail = f"{platform.python_version()} on {platform.system()}"
+    python = Check("Python", True, detail)
+    if sys.flags.optimize >= 2:
+        detail += " without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)"
+        python = Check("Python", False, detail, "unset PYTHONOPTIMIZE")
+    try:
+        jax = Check("JAX", True, ", ".join(devices()))
+    except RuntimeError as error:
+        jax = Check("JAX", False, str(error), "pip install --upgrade jax")
     core, *extras = _tiers()
-    return [_python(), core, _jax(), *extras]
+    return [python, core, jax, *extras]
 
 
 def print_report(console: Console, checks: Sequence[Check]) -> int:
@@ -89,18 +98,3 @@ def _tiers() -> list[Check]:
         else:
             checks.append(Check(name, True, ", ".join(package for package, _ in packages)))
     return checks
-
-
-def _python() -> Check:
-    detail = f"{platform.python_version()} on {platform.system()}"
-    if sys.flags.optimize >= 2:
-        detail += " without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)"
-        return Check("Python", False, detail, "unset PYTHONOPTIMIZE")
-    return Check("Python", True, detail)
-
-
-def _jax() -> Check:
-    try:
-        return Check("JAX", True, ", ".join(devices()))
-    except RuntimeError as error:
-        return Check("JAX", False, str(error), "pip install --upgrade jax")

@@ -23,30 +23,18 @@ State = tuple[jax.Array, ...]
 
 
 class Decision(NamedTuple):
-    """Outputs of `ExportedAgent.act`.
+    """Outputs of `ExportedAgent.act`."""
 
-    Attributes:
-      action: an action of the environment; to be ignored on a last step.
-      extras: other outputs of the agent, by name; Reactor's `['mu']` is its policy.
-      state: for the next time step.
-    """
-
-    action: jax.Array
-    extras: dict[str, jax.Array]
-    state: State
+    action: jax.Array  # of the environment; to be ignored on a last step
+    extras: dict[str, jax.Array]  # other outputs, by name; Reactor's `['mu']` is its policy
+    state: State  # for the next time step
 
 
 class ExportedAgent:
     """An exported agent: the policy of evaluation, for one environment.
 
-    Attributes:
-      description: what agent.json holds.
-
-    Args:
-      directory: that of the export; the one that holds this file if None.
-
-    Raises:
-      ValueError: the directory holds no exported agent, or one of another format.
+    It is read from a directory, by default this file's; `description` is what agent.json holds. A
+    ValueError says that the directory holds no exported agent, or one of another format.
     """
 
     def __init__(self, directory: Path | str | None = None):

@@ -29,7 +29,6 @@ from .trained import TrainedAgent, load_agent
 Platform = Literal["cpu", "cuda", "rocm", "tpu"]
 PLATFORMS: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
 _PATHS = "jax_hlo_source_file_canonicalization_regex"  # of JAX
-_MODE = 0o755  # of the directory, which is made as a temporary one
 
 
 @checked
@@ -103,7 +102,7 @@ def _new_directory(output: Path) -> Iterator[Path]:
         temporary = tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent)
         with temporary as directory:
             yield Path(directory)
-            os.chmod(directory, _MODE)
+            os.chmod(directory, 0o755)  # a temporary one is private
             os.replace(directory, output)
 
 

@@ -119,12 +119,6 @@ def run_shown(
 ) -> tuple[GridState, bool]:
     """Runs what is missing with its progress on the screen, and prints what failed.
 
-    Args:
-      cells: the grid, in the order in which they begin.
-      jobs: processes at a time.
-      directory: where the folder of their output is.
-      plain: lines instead of a live table.
-
     Returns:
       Its end, and whether Ctrl-C stopped it, with snapshots.
     """

@@ -77,8 +77,7 @@ def _run(command: str, arguments: list[str]) -> int:
     module, name = _COMMANDS[command].split(":")
     function = getattr(importlib.import_module(f"retrax.{module}"), name)
     if name.endswith("_command"):
-        status: int = function(arguments)
-        return status
+        return int(function(arguments))
     from .parsing import parse_call
 
     found = function(**parse_call(function, arguments, prog=f"retrax {command}"))

@@ -54,16 +54,8 @@ def parse_call(
     """Parses arguments into keyword arguments of a function, whose signature and docs they have.
 
     Its first parameter is positional. Where it accepts several types, the command line has one: a
-    path instead of text, text instead of a number, a tuple instead of a sequence.
-
-    Args:
-      function: its docstring has `Args`.
-      arguments: of the command line.
-      prog: the command, for the help.
-      base: a dataclass of options that the command has besides.
-
-    Raises:
-      ValueError: see `parse`.
+    path instead of text, text instead of a number, a tuple instead of a sequence. `base` is a
+    dataclass of options that the command has besides. Errors: see `parse`.
     """
     fields: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():

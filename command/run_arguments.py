@@ -91,11 +91,7 @@ def parse_run(
     The agent's default values depend on the preset, and the preset on the environment, which is
     therefore made before the other arguments are parsed.
 
-    Args:
-      form: `RunArguments` with what else a command takes.
-      arguments: of the command line, the agent first.
-      prog: the command, for help and errors.
-      make_spec: called once, for a new run.
+    `form` has what else a command takes; `make_spec` is called once, for a new run.
 
     Returns:
       The parsed arguments; the run, with its preset; its directory, absolute; and the spec of its

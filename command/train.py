@@ -19,6 +19,7 @@ from ..training.config_file import (
     write_config,
 )
 from ..training.run_config import PROGRAM, RunConfig
+from .own_code import own_code
 from .parsing import tell
 from .run_arguments import AgentConfig, RunArguments, parse_run
 from .training import RunFailedError, train_together
@@ -76,7 +77,8 @@ def train_command(arguments: Sequence[str]) -> int:
             return _train({directory: run}, directory, plain=given.plain, **options)
     assert spec is not None, "seeds is hidden where a run is resumed"
     run = run.resolve(spec)
-    agent = checked_agent(run, spec)
+    with own_code(run):
+        agent = checked_agent(run, spec)
     if run.on_device:
         from ..device.loop import check_seeds  # before anything is done for each seed
 

@@ -24,6 +24,7 @@ from ..evaluation.evaluations import MAX_ENVS, Evaluation, Scores, evaluation_en
 from ..training.config_file import read_config
 from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed
 from ..training.snapshots import BestParameters, Snapshots, actor_files, read_actor
+from .own_code import own_code
 
 
 class TrainedAgent(NamedTuple):
@@ -73,9 +74,10 @@ def load_for(
 ) -> TrainedAgent:
     """The trained agent of a run, for an environment of a known spec."""
     check_precision()
-    agent = config.entry.make_agent(spec, config.agent_config)
     key = jax.random.key(0)
-    template = jax.eval_shape(agent.init, key)
+    with own_code(config):
+        agent = config.entry.make_agent(spec, config.agent_config)
+        template = jax.eval_shape(agent.init, key)
     best, snapshots, actors, like = BestParameters(run), Snapshots(run), None, {}
     if config.entry.warm_start is not None:
         states = jax.eval_shape(lambda key: begin_states(agent, key, config.num_envs), key)

@@ -25,6 +25,7 @@ from ..training.recorder import Progress, Recorder, describe
 from ..training.run_config import RunConfig
 from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.stop import EitherStop, StopAtOnceError, stop_on_signals
+from .own_code import own_code
 
 if TYPE_CHECKING:
     from ..device.loop import DeviceLoop
@@ -142,7 +143,8 @@ def train_together(
                 for directory, config in configs.items():
                     check_new_directory(directory, config)
             config, *_ = configs.values()
-            agent = checked_agent(config, spec)
+            with own_code(config):
+                agent = checked_agent(config, spec)
             loops: Sequence[Loop | DeviceLoop]
             if config.on_device and data is None:
                 from ..device.loop import make_loops  # only here: most runs need none of it

@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from ..command.own_code import own_code
 from ..command.parsing import part, tell, words_of
 from ..command.run_arguments import AgentConfig, RunArguments, parse_run
 from ..datatypes import EnvironmentSpec
@@ -81,15 +82,13 @@ def launch(
 
     Raises:
       ModuleNotFoundError: the engine is not installed.
-      ValueError: the environment, the agent, its config or the directory is refused, another
-        process writes into the directory, or the system refuses the namespace.
+      ValueError: something is refused, by the system too, or the directory is in use.
     """
     if engine.needs_namespace:
         isolation.check_allowed(isolation.probe())
     directory = Path(directory or new_directory(config)).absolute()  # environments may leave it
     config = config.anchored()
-    spec = spec_of(config)
-    program = _new(_with_period(config), directory, engine, spec)
+    program = _new(_with_period(config), directory, engine, spec_of(config))
     with DirectoryLock(directory) as lock:  # the process takes it next
         check_new_directory(directory, program.run)
         lock.acquire()
@@ -244,7 +243,8 @@ def _new(
             f"{option} {count} needs {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
             f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
         )
-    checked_agent(run, spec)
+    with own_code(run):
+        checked_agent(run, spec)
     return program
 
 

@@ -41,7 +41,7 @@ BUDGETS = {
     "training": 3871,
     "device": 867,
     "evaluation": 2178,
-    "command": 2394,
+    "command": 2393,
     "launchpad_programs": 3622,
     "tests": 32656,
 }

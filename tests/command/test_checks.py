@@ -117,10 +117,6 @@ def test_many_environments_are_made_after_one_was_checked(monkeypatch):
     assert asked == [assembly.MANY, 1, assembly.MANY + 1]
 
 
-def test_what_fits_is_made():
-    assert make("deep_sea,size=100").spec.observations.shape == (10_000,)
-
-
 def test_an_environment_that_asks_for_more_than_there_is():
     def maker():
         raise MemoryError("Unable to allocate 9 TiB")

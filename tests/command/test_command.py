@@ -56,9 +56,6 @@ def test_usage(retrax, arguments):
     assert (status, err) == (0, "")
     for command in ("train", "evaluate", "plot", "doctor"):
         assert f"  {command}" in out
-
-
-def test_version(retrax):
     assert retrax("--version") == (0, f"{__version__}\n", "")
 
 
@@ -223,6 +220,8 @@ def test_preset_and_options_give_the_fields(parsed, words, config):
         ),
         ("train --resume", "Missing value for argument '--resume'"),
         ("evaluate", "Missing from retrax evaluate: RUN The run directory"),
+        ("atari57 --algorithms raibow", "did you mean rainbow?"),
+        ("atari57 --regime sticky", "human_start"),
         ("doctor more", "Unrecognized options: more"),
     ],
 )

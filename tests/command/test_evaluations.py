@@ -100,10 +100,6 @@ def numbers(row):
     return {name: np.float32(cell) if cell else None for name, cell in row.items()}
 
 
-def test_there_are_none_by_default(finished):
-    assert all(part == {} for part in rows_of(finished)[0])
-
-
 def test_rows_tell_the_newest_evaluation(evaluated):
     evaluations, others = rows_of(evaluated)
     steps = [int(row["steps"]) for row in others]
@@ -115,9 +111,14 @@ def test_rows_tell_the_newest_evaluation(evaluated):
         bool(row["evaluation_return"]) for row in evaluations
     ]
     assert evaluations[-1]["evaluation_length"] == "9.0"
+    log = (evaluated / "log.txt").read_text()
+    found = [float(row["evaluation_return"]) for row in evaluations if row["evaluation_return"]]
+    for at, value in zip((100, 200, 240), found, strict=True):
+        assert f"Evaluation at {at} steps: return {value:.3g} over 5 episodes" in log
 
 
 def test_training_is_the_same_with_and_without_evaluations(finished, evaluated):
+    assert all(part == {} for part in rows_of(finished)[0])
     assert rows_of(evaluated)[1] == rows_of(finished)[1]
     for one, other in zip(
         newest_snapshot(finished)[1:], newest_snapshot(evaluated)[1:], strict=True
@@ -197,14 +198,6 @@ def test_an_arm_is_evaluated_on_request(arms, finished, retrax):
         status, _, err = retrax("evaluate", run, "--episodes", 1, "--arm", arm)
         assert status == 2
         assert message in err
-
-
-def test_the_log_tells_evaluations(evaluated):
-    text = (evaluated / "log.txt").read_text()
-    returns = [row["evaluation_return"] for row in rows_of(evaluated)[0]]
-    found = [float(x) for x in returns if x]
-    for steps, value in zip((100, 200, 240), found, strict=True):
-        assert f"Evaluation at {steps} steps: return {value:.3g} over 5 episodes" in text
 
 
 def test_a_resumed_run_continues_its_evaluations(evaluated, retrax, tmp_path, monkeypatch):

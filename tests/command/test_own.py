@@ -40,6 +40,28 @@ RANDOM = dataclasses.replace(
 FASTER = RANDOM.override("faster", step=2)
 TOO_MANY = RANDOM.override("too_many", more=1)
 NUMBER = 3
+
+
+def key():
+    return {}["x"]
+
+def late():
+    return hk.Sequential([hk.Flatten(), hk.Linear("32")])
+
+def norm():
+    return hk.Sequential([hk.Flatten(), lambda x: hk.BatchNorm(True, True, 0.9)(x, True)])
+
+def ends():
+    raise SystemExit(3)
+
+def broken_agent(spec, config):
+    return ENTRY.make_agent(spec, config)._replace(begin=lambda *_: 1 // 0)
+import haiku as hk
+from retrax.agents import acer, reactor
+KEY, LATE = acer.AGENT.override("key", torso=key), reactor.AGENT.override("late", torso=late)
+NORM, ENDS = acer.AGENT.override("norm", torso=norm), acer.AGENT.override("ends", torso=ends)
+NETWORK = reactor.AGENT.override("network", network=3)
+BROKEN = dataclasses.replace(ENTRY, name="broken", make_agent=broken_agent)
 """
 )
 
@@ -159,6 +181,12 @@ def test_launch_and_resume(scratch, tmp_path_factory):
         ("my_agent:RANDOM", "module 'my_agent' cannot be imported"),
         ("broken:RANDOM", "module 'broken' cannot be imported"),
         ("my_agents:TOO_MANY", "Agent.gradients: priorities must"),
+        ("my_agents:KEY", "my_agents:KEY fails: KeyError: 'x' ({}:return {)"),
+        ("my_agents:LATE", "concrete values of integer type, got [50, '32'] ({}:def late)"),
+        ("my_agents:NORM", "hk.LayerNorm needs neither ({}:def norm)"),
+        ("my_agents:ENDS", "my_agents:ENDS called sys.exit(3) ({}:raise SystemExit)"),
+        ("my_agents:NETWORK", "my_agents:NETWORK fails: AttributeError: 'int' object has no att"),
+        ("my_agents:BROKEN", "ZeroDivisionError: integer division or modulo by zero ({}:1 // 0)"),
     ],
 )
 @pytest.mark.parametrize("verb", ["train", "launch"])
@@ -168,6 +196,10 @@ def test_a_wrong_agent_is_one_sentence_and_nothing_is_written(
     (scratch / "broken.py").write_text("raise RuntimeError('no good')\n")
     before = {path.name for path in scratch.iterdir()}
     threads = ("--launch", "local_mt") if verb == "launch" else ()
+    sentence, _, line = sentence.partition("({}:")
+    if line:  # what stands in the named line of the file
+        lines = [n for n, text in enumerate(AGENTS.splitlines(), 1) if line[:-1] in text]
+        sentence += f"({scratch / 'my_agents.py'}, line {lines[0]})"
     status, out, err = retrax(verb, agent, "--environment", "catch", *threads)
     assert (status, out) == (2, "")
     assert sentence in err

@@ -73,6 +73,9 @@ def test_recorded_states_are_of_the_game_and_the_same_again(runs, states, tmp_pa
     assert again.read_bytes() == (states / "breakout.npz").read_bytes()
     retrax(*command, "--seed", 1)
     assert again.read_bytes() != (states / "breakout.npz").read_bytes()
+    command[1] = runs["lives"]  # with switches
+    assert retrax(*command)[0] == 0
+    assert load_states(again).game == "breakout"
 
 
 def test_episodes_of_an_evaluation_begin_in_the_states(states):
@@ -119,18 +122,6 @@ def test_a_suite_takes_runs_with_switches(runs, states, tmp_path, retrax, algori
     assert retrax(*command, "--starts", *starts)[0] == 0
     name = "mine" if algorithm else "own-average"
     assert output.read_text().splitlines()[1].startswith(f"{name},{starts[0]},breakout,2,")
-
-
-def test_states_of_a_run_with_switches_are_recorded(runs, tmp_path, retrax):
-    output = tmp_path / "states.npz"
-    command = ["record-states", runs["lives"], "--states", 1, "--steps", 5, "--output", output]
-    assert retrax(*command)[0] == 0
-    assert load_states(output).game == "breakout"
-
-
-def test_noop_is_the_default(runs, retrax):
-    command = ["evaluate", runs["catch"], "--episodes", 3, "--json"]
-    assert retrax(*command) == retrax(*command, "--starts", "noop")
 
 
 def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, retrax):
