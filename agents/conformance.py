@@ -175,7 +175,7 @@ def _check_gradients(outputs: Any) -> Any:
             f"Agent.gradients: metrics must be a dictionary, got a {type(update.metrics).__name__}."
         )
     for metric, value in update.metrics.items():
-        if not str(metric).isprintable():
+        if not (isinstance(metric, str) and metric.isprintable()):
             raise ValueError(f"Agent.gradients: metric names must be printable, got {metric!r}.")
         _check_like("gradients", f"the metric {metric!r}", value, _NUMBER)
     return gradients
