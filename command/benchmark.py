@@ -18,7 +18,7 @@ from ..basics.validation import Range
 from ..basics.writing import replacing, write_json
 from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
-from ..evaluation.comparison import normalised
+from ..evaluation.statistics import normalised
 from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
 from ..training.assembly import Start, spec_of
 from ..training.checks import checked_agent

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 from ..basics.validation import Range
 from ..evaluation import plot_learning_curves
-from ..evaluation.drawing import check_png
 from ..evaluation.evaluations import Scores
-from ..evaluation.plots import plot_arms
+from ..evaluation.plots import check_png, plot_arms
 from ..evaluation.statistics import LEAST_EPISODES
 from .parsing import parse_call
 from .trained import evaluate, evaluate_arms

@@ -17,10 +17,9 @@ from ..agents.conformance import check_precision
 from ..basics.validation import Range
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
-from ..evaluation import VideoWriter
+from ..evaluation import Evaluation, Scores, VideoWriter
 from ..evaluation.arguments import checked
-from ..evaluation.episodes import begin_states
-from ..evaluation.evaluations import MAX_ENVS, Evaluation, Scores, evaluation_environments
+from ..evaluation.evaluations import MAX_ENVS, begin_states, evaluation_environments
 from ..training.config_file import read_config
 from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed
 from ..training.snapshots import BestParameters, Snapshots, actor_files, read_actor

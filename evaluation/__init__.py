@@ -1,10 +1,9 @@
 """Evaluation of agents: episodes, statistics, plots and videos.
 
-`atari57` compares agents with published scores, `comparison` over the tasks and seeds of a suite.
+`atari57` compares agents with published scores, `statistics` over the tasks and seeds of a suite.
 """
 
-from .episodes import EpisodeResults, run_episodes
-from .evaluations import Evaluation, Scores
+from .evaluations import EpisodeResults, Evaluation, Scores, run_episodes
 from .plots import plot_learning_curves, read_metrics
 from .statistics import (
     Interval,

@@ -10,15 +10,9 @@ import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from .drawing import mean_cell, new_figure, picture, table
 from .suites import read_rows
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCORES = "bsuite.csv"
 EXPERIMENT, TAG = "experiment", "tag"
@@ -98,57 +92,3 @@ def published() -> dict[str, dict[str, float]]:
     for row in read_rows(_PUBLISHED):
         found.setdefault(row["algorithm"], {})[row["experiment"]] = float(row["score"])
     return found
-
-
-def report_sections(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """HTML of the rows of bsuite.csv; nothing if there are none."""
-    if not rows:
-        return
-    agents = sorted({row["agent"] for row in rows})
-    found: dict[str, dict[str, dict[str, list[Mapping[str, str]]]]] = {EXPERIMENT: {}, TAG: {}}
-    for row in rows:
-        found[row["kind"]].setdefault(row["name"], {}).setdefault(row["agent"], []).append(row)
-    lines = {
-        name: [name, *(_cell(seeds.get(agent, [])) for agent in agents)]
-        for by_name in found.values()
-        for name, seeds in by_name.items()
-    }
-    of_others = published()
-    yield (
-        "<h2>bsuite's scores</h2><p>Between 0 and 1, by bsuite's own functions, from all episodes"
-        " of training and of the ids that were run: the mean over seeds, with the lowest and the"
-        " highest. A star: an id has fewer episodes than bsuite asks for. Published scores are of"
-        " all ids.</p>"
-    )
-    for name in found[EXPERIMENT]:
-        lines[name] += [f"{each[name]:g}" if name in each else "" for each in of_others.values()]
-    yield table([EXPERIMENT, *agents, *of_others], [lines[name] for name in found[EXPERIMENT]])
-    yield "<p>The means over the experiments of each of bsuite's tags:</p>"
-    yield picture(_draw_radar(found[TAG], agents), "scores of each tag")
-    yield table([TAG, *agents], [lines[name] for name in found[TAG]])
-
-
-def _cell(seeds: Sequence[Mapping[str, str]]) -> str:
-    star = "" if all(row["finished"] == "True" for row in seeds) else "*"
-    return mean_cell([float(row["score"]) for row in seeds], ".2f") + star
-
-
-def _draw_radar(
-    found: Mapping[str, Mapping[str, Sequence[Mapping[str, str]]]], agents: Sequence[str]
-) -> "Figure":
-    angles = np.linspace(0.0, 2.0 * np.pi, len(found) + 1)  # the last is the first
-    figure = new_figure(6.5, 4.5)
-    figure.set_layout_engine("constrained", w_pad=0.8)  # for the tags' names
-    panel = figure.add_subplot(projection="polar")
-    for number, agent in enumerate(agents):
-        means = [
-            np.mean([float(row["score"]) for row in each.get(agent, [])] or [np.nan])
-            for each in found.values()
-        ]
-        closed = angles, [*means, *means[:1]]
-        panel.plot(*closed, color=f"C{number}", marker="o", label=agent)
-        panel.fill(*closed, color=f"C{number}", alpha=0.15)
-    panel.set(ylim=(0.0, 1.0), yticks=(0.25, 0.5, 0.75, 1.0))
-    panel.set_xticks(angles[:-1], [name.replace("_", " ") for name in found])
-    figure.legend(loc="outside upper right")
-    return figure

@@ -1,6 +1,10 @@
-"""Learning curves of run directories, and evaluations of all arms of an agent, as pictures."""
+"""Learning curves of run directories, evaluations of all arms of an agent, and other figures.
+
+Figures are made without pyplot and its global state.
+"""
 
 import csv
+import io
 import json
 import math
 from collections.abc import Sequence
@@ -10,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 
 from ..basics.validation import Range
+from ..basics.writing import writing
 from ..training.config_file import seed_runs
-from . import drawing, statistics
+from . import statistics
 from .arguments import checked
 from .evaluations import Scores
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 _APART = {"seed", "environment", "steps", "log_every", "search_path", "logger"}
 _APART |= {"snapshot_every", "snapshot_seconds"}
 _INTRINSIC = "intrinsic_return"  # an episode metric of agents with intrinsic rewards
+_DOTS_PER_INCH = 120
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
 _MAX_INSIDE = 4  # curves whose legend fits into a panel; that of more stands beside it
@@ -31,8 +37,9 @@ _BAND_SEEDS = 3  # the interval of two is 18 times as wide as their deviation: n
 
 
 class _Run(NamedTuple):
-    config: dict[str, Any]
-    setting: str  # what its configuration shares with runs of one colour
+    environment: str
+    setting: str  # the part of its config that runs of one colour share
+    fields: dict[str, Any]  # of the whole config, flat
     curve: statistics.Curve
 
 
@@ -94,37 +101,36 @@ def plot_learning_curves(
     if not runs:
         raise ValueError("There is nothing to plot: no run directories were given.")
     if output is not None:
-        drawing.check_png(Path(output))
+        check_png(Path(output))
     paths: list[Path] = []
     for path in map(Path, runs):  # of several seeds, those that have begun
         paths += [run for run in seed_runs(path) if (run / "metrics.csv").is_file()] or [path]
     loaded = [_read_run(path, metric, window) for path in paths]
-    environments = sorted({str(run.config["environment"]) for run in loaded})
+    environments = sorted({run.environment for run in loaded})
     columns = min(_MAX_COLUMNS, math.ceil(math.sqrt(len(environments))))
     styles, (width, height) = _styles(loaded), _PANEL_INCHES
     width += _BESIDE_INCHES if len(styles) > _MAX_INSIDE else 0.0
-    figure, panels = drawing.new_panels(len(environments), (width, height), columns=columns)
+    figure, panels = new_panels(len(environments), (width, height), columns=columns)
     smoothing = f" (mean of {window} rows)" if window > 1 else ""
     label = metric.replace("_", " ") + smoothing
     for panel, environment in zip(panels, environments, strict=True):
-        here = [run for run in loaded if str(run.config["environment"]) == environment]
-        _draw(panel, here, styles)
+        _draw(panel, [run for run in loaded if run.environment == environment], styles)
         panel.set(title=environment, xlabel="environment steps", ylabel=label)
     if output is not None:
-        drawing.save_png(figure, Path(output))
+        save_png(figure, Path(output))
     return figure
 
 
 def plot_arms(arms: Sequence[Scores], output: Path, *, title: str) -> None:
     """Plots return with its interval, intrinsic return if there is one, and length of each arm."""
-    drawing.check_png(output)
+    check_png(output)
     from matplotlib.ticker import MaxNLocator
 
     panels = {"return": [arm.mean_return for arm in arms]}
     if all(_INTRINSIC in arm.metrics for arm in arms):
         panels["intrinsic return"] = [arm.metrics[_INTRINSIC] for arm in arms]
     panels["length"] = [arm.mean_length for arm in arms]
-    figure, axes = drawing.new_panels(len(panels), (7.0, 2.4), columns=1)
+    figure, axes = new_panels(len(panels), (7.0, 2.4), columns=1)
     for axis, (name, means) in zip(axes, panels.items(), strict=True):
         axis.plot(means, "o-", color="C0")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -134,7 +140,7 @@ def plot_arms(arms: Sequence[Scores], output: Path, *, title: str) -> None:
         axes[0].plot([number, number], [arm.low, arm.high], color="C0")  # NaN is not drawn
     axes[-1].set_xlabel("arm")
     figure.suptitle(title)
-    drawing.save_png(figure, output)
+    save_png(figure, output)
 
 
 def _read_run(run: Path, metric: str, window: int) -> _Run:
@@ -154,7 +160,8 @@ def _read_run(run: Path, metric: str, window: int) -> _Run:
         raise ValueError(f"{run} has no value of {metric!r} yet.")
     values = statistics.moving_average(columns[metric][measured], window)
     setting = json.dumps({k: v for k, v in config.items() if k not in _APART}, sort_keys=True)
-    return _Run(config, setting, (columns["steps"][measured], values))
+    curve = columns["steps"][measured], values
+    return _Run(str(config["environment"]), setting, _flatten(config), curve)
 
 
 def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
@@ -163,15 +170,14 @@ def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
     A label names the preset if the agent's settings in the same panels differ in it, and the fields
     in which settings of one preset differ. Values that most settings share are omitted.
     """
-    flat, panels = dict[str, dict[str, Any]](), dict[str, set[Any]]()
-    for run in sorted(runs, key=lambda run: run.setting):
-        flat[run.setting] = _flatten(run.config)
-        panels.setdefault(run.setting, set()).add(run.config["environment"])
+    by_setting = {run.setting: run.fields for run in sorted(runs, key=lambda run: run.setting)}
+    drawn = {(run.setting, run.environment) for run in runs}
+    panels = {name: {panel for each, panel in drawn if each == name} for name in by_setting}
     styles = {}
-    for number, (setting, config) in enumerate(flat.items()):
+    for number, (setting, config) in enumerate(by_setting.items()):
         rivals = [
             other
-            for name, other in flat.items()
+            for name, other in by_setting.items()
             if other["agent"] == config["agent"] and panels[name] & panels[setting]
         ]
         peers = [other for other in rivals if other.get("preset") == config.get("preset")]
@@ -194,10 +200,8 @@ def _is_rare(field: str, config: dict[str, Any], others: Sequence[dict[str, Any]
 def _flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in config.items():
-        if isinstance(value, dict):
-            flat.update(_flatten(value, f"{prefix}{name}."))
-        else:
-            flat[prefix + name] = value
+        is_nested = isinstance(value, dict)
+        flat |= _flatten(value, f"{prefix}{name}.") if is_nested else {prefix + name: value}
     return flat
 
 
@@ -210,11 +214,62 @@ def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]
             limits = statistics.interval_curve(curves)
             panel.fill_between(*limits, color=colour, alpha=0.15, linewidth=0)
         if len(curves) > 1:
-            label = f"{label} ({len(curves)} seeds{', 95 %' if has_band else ''})"
+            label += f" ({len(curves)} seeds{', 95 %' if has_band else ''})"
         if curves:
-            drawing.draw_seeds(panel, curves, colour, label)
+            draw_seeds(panel, curves, colour, label)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(alpha=0.3)
     outside: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
     where = outside if len(styles) > _MAX_INSIDE else {}
     panel.legend(fontsize="small", frameon=False, **where)
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure of a size in inches, which a notebook shows."""
+    from matplotlib.figure import Figure  # here: it takes a second, and only plots need it
+
+    class Picture(Figure):
+        def _repr_png_(self) -> bytes:
+            return png(self)
+
+    return Picture(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
+
+
+def new_panels(
+    number: int, inches: tuple[float, float], *, columns: int
+) -> tuple["Figure", list["Axes"]]:
+    """A figure with panels of a size in inches, `columns` of them side by side, row by row."""
+    rows = -(-number // columns)
+    figure = new_figure(inches[0] * columns, inches[1] * rows)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flatten())
+    for panel in panels[number:]:
+        panel.set_axis_off()
+    return figure, panels[:number]
+
+
+def check_png(output: Path) -> None:
+    """Refuses a file for a plot that does not end in `.png`."""
+    if output.suffix.lower() != ".png":
+        raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
+
+
+def save_png(figure: "Figure", output: Path) -> None:
+    """Writes a figure to a file; its directory is made if it does not exist."""
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_bytes(png(figure))
+
+
+def png(figure: "Figure") -> bytes:
+    """A figure in the format of PNG."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    return content.getvalue()
+
+
+def draw_seeds(panel: "Axes", curves: Sequence[statistics.Curve], colour: str, label: str) -> None:
+    """Draws curves of several seeds: a thin line for each, a bold one for their mean."""
+    if len(curves) > 1:
+        for curve in curves:
+            panel.plot(*curve, color=colour, linewidth=0.8, alpha=0.45)
+    panel.plot(*statistics.mean_curve(curves), color=colour, linewidth=2.2, label=label)

@@ -4,22 +4,24 @@ Everything is in the page itself, pictures too: it loads nothing. Its sources ar
 `curves.csv`, `suite.json` and, where there is one, `bsuite.csv` of `retrax benchmark`.
 """
 
+import base64
 import html
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import bsuite, comparison
-from .drawing import draw_seeds, mean_cell, new_figure, new_panels, picture, table
-from .statistics import Curve
+from . import bsuite, statistics
+from .plots import draw_seeds, new_figure, new_panels, png
 from .suites import Suite, Task, find_suite, naming, read_json, read_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Row = Mapping[str, str]
 _COLUMNS = 3
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -32,34 +34,15 @@ h1, p { overflow-wrap: anywhere; }
 
 
 class Results(NamedTuple):
-    """What a benchmark's directory holds."""
+    """Contents of a benchmark's directory."""
 
     suite: Suite
+    agents: list[str]  # in the order of the alphabet
+    tasks: list[Task]  # with a score, in the suite's order
     scores: dict[tuple[str, str], dict[int, float]]  # by agent and task: each seed's mean return
-    curves: dict[tuple[str, str], list[Curve]]  # each seed's steps and training returns
+    curves: dict[tuple[str, str], dict[str, list[tuple[float, float]]]]  # steps, training return
     runs: list[dict[str, str]]  # the rows of scores.csv
     about: dict[str, Any]  # suite.json: command, versions, machine
-
-    @property
-    def agents(self) -> list[str]:
-        """In the order of the alphabet."""
-        return sorted({agent for agent, _ in self.scores})
-
-    @property
-    def tasks(self) -> list[Task]:
-        """Those with a score, in the suite's order."""
-        done = {task for _, task in self.scores}
-        return [task for task in self.suite.all_tasks if task.name in done]
-
-    def normalised(self, agent: str) -> np.ndarray | None:
-        """Normalised scores `[seeds, tasks]` of an agent; None unless all tasks have all seeds."""
-        found = [self.scores.get((agent, task.name), {}) for task in self.tasks]
-        seeds = sorted(set().union(*found))
-        if any(sorted(each) != seeds for each in found):
-            return None
-        scores = np.array([[each[seed] for each in found] for seed in seeds])
-        low, high = np.array([(task.low, task.high) for task in self.tasks]).T
-        return comparison.normalised(scores, low, high)
 
 
 def read_results(directory: Path) -> Results:
@@ -69,6 +52,7 @@ def read_results(directory: Path) -> Results:
         raise ValueError(f"{directory} has no results of retrax benchmark: no {lacking[0]}.")
     suite = find_suite(read_json(paths[0], "suite"))
     scores: dict[tuple[str, str], dict[int, float]] = {}
+    curves: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
     with naming(paths[1]):
         runs = read_rows(paths[1])
         for row in runs:
@@ -76,16 +60,14 @@ def read_results(directory: Path) -> Results:
             of_task[int(row["seed"])] = float(row["score"])
     if not runs:
         raise ValueError(f"{directory} has no complete run yet.")
-    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     with naming(paths[2]):
         for row in read_rows(paths[2]):
-            point = float(row["steps"]), float(row["episode_return"])
-            found.setdefault((row["agent"], row["task"], row["seed"]), []).append(point)
-    curves: dict[tuple[str, str], list[Curve]] = {}
-    for (agent, task, _), curve in found.items():
-        steps, returns = np.transpose(curve)
-        curves.setdefault((agent, task), []).append((steps, returns))
-    return Results(suite, scores, curves, runs, json.loads(paths[0].read_text(encoding="utf-8")))
+            of_seed = curves.setdefault((row["agent"], row["task"]), {}).setdefault(row["seed"], [])
+            of_seed.append((float(row["steps"]), float(row["episode_return"])))
+    agents, done = sorted({agent for agent, _ in scores}), {task for _, task in scores}
+    tasks = [task for task in suite.all_tasks if task.name in done]
+    about = json.loads(paths[0].read_text(encoding="utf-8"))
+    return Results(suite, agents, tasks, scores, curves, runs, about)
 
 
 def write_report(directory: Path, *, output: Path | None = None) -> Path:
@@ -103,7 +85,7 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
     of_bsuite, path = list[str](), directory / bsuite.SCORES
     if path.is_file():
         with naming(path):
-            of_bsuite = list(bsuite.report_sections(read_rows(path)))
+            of_bsuite = list(bsuite_sections(read_rows(path)))
     title = f"{results.suite.name}: {', '.join(results.agents)}"
     sections = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(results.suite.about)}.</p>",
@@ -114,11 +96,11 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
         "<h2>Over all tasks</h2>",
         *_statistics(results),
         "<h2>Training returns</h2><p>Thin: a seed. Bold: their mean.</p>",
-        picture(_draw_curves(results), "training returns of each task"),
+        _picture(_draw_curves(results), "training returns of each task"),
         "<h2>Runs</h2>",
-        table(list(results.runs[0]), [[_short(x) for x in row.values()] for row in results.runs]),
+        _table(list(results.runs[0]), [map(_short, row.values()) for row in results.runs]),
         "<h2>How it was made</h2>",
-        table(["", ""], [[name, str(value)] for name, value in results.about.items()]),
+        _table(["", ""], [[name, str(value)] for name, value in results.about.items()]),
     ]
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(
@@ -133,52 +115,98 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
 
 
 def _score_table(results: Results) -> str:
-    published_ones = [each for task in results.tasks for each in task.published]
-    others = list(dict.fromkeys((each.algorithm, each.steps) for each in published_ones))
-    rows = []
-    for task in results.tasks:
-        ours = [results.scores.get((agent, task.name), {}).values() for agent in results.agents]
-        published = {(each.algorithm, each.steps): each.score for each in task.published}
-        theirs = [f"{published[other]:g}" if other in published else "" for other in others]
-        rows.append([task.name, *(mean_cell([*scores], ".4g") for scores in ours), *theirs])
+    tasks, agents = results.tasks, results.agents
+    published = {
+        task: {(each.algorithm, each.steps): each.score for each in task.published}
+        for task in tasks
+    }
+    others = list(dict.fromkeys(other for each in published.values() for other in each))
     names = [
         name if steps is None else f"{name}, {steps:.0e} steps".replace("e+0", "e")
         for name, steps in others
     ]
-    return table(["task", *results.agents, *names], rows)
+    rows = []
+    for task, theirs in published.items():
+        ours = [
+            _mean(results.scores.get((agent, task.name), {}).values(), ".4g") for agent in agents
+        ]
+        rows.append([task.name, *ours, *(_cell(theirs, other) for other in others)])
+    return _table(["task", *agents, *names], rows)
 
 
 def _statistics(results: Results) -> Iterable[str]:
     """Interquartile mean and optimality gap of each agent, and who beats whom."""
-    complete = {agent: results.normalised(agent) for agent in results.agents}
-    tables = {agent: scores for agent, scores in complete.items() if scores is not None}
+    low, high = np.array([(task.low, task.high) for task in results.tasks]).T
+    tables = dict[str, np.ndarray]()  # normalised scores `[seeds, tasks]`
     for agent in results.agents:
-        if agent not in tables:
+        found = [results.scores.get((agent, task.name), {}) for task in results.tasks]
+        if any(each.keys() != found[0].keys() for each in found):
             yield f"<p>{html.escape(agent)} has not all seeds on all tasks.</p>"
+        else:
+            scores = np.array([[each[seed] for each in found] for seed in sorted(found[0])])
+            tables[agent] = statistics.normalised(scores, low, high)
     if not tables:
         return
     yield (
         "<p>Normalised scores: 0 is random play, 1 the score that the suite names. In brackets:"
         " 95 % stratified bootstrap intervals over seeds (Agarwal et al. 2021).</p>"
     )
-    generator, rows = np.random.default_rng(0), []
+    generator = np.random.default_rng(0)
 
     def bootstrap(statistic: Any, *scores: np.ndarray) -> str:
-        return f"{comparison.stratified_bootstrap(statistic, *scores, generator=generator)}"
+        return f"{statistics.stratified_bootstrap(statistic, *scores, generator=generator)}"
 
-    for agent, scores in tables.items():
-        pair = comparison.interquartile_mean, comparison.optimality_gap
-        rows.append([agent, str(len(scores)), *(bootstrap(each, scores) for each in pair)])
-    yield table(["agent", "seeds", "interquartile mean", "optimality gap"], rows)
+    pair = statistics.interquartile_mean, statistics.optimality_gap
+    rows = [
+        [agent, str(len(scores)), *(bootstrap(each, scores) for each in pair)]
+        for agent, scores in tables.items()
+    ]
+    yield _table(["agent", "seeds", "interquartile mean", "optimality gap"], rows)
     if len(tables) > 1:
-        improvement = comparison.probability_of_improvement
+        improvement = statistics.probability_of_improvement
         yield "<p>Probability that a run of the row beats one of the column, on a random task:</p>"
-        rows = [[agent] for agent in tables]
-        for row, scores in zip(rows, tables.values(), strict=True):
-            for other, others in tables.items():
-                row.append("" if other == row[0] else bootstrap(improvement, scores, others))
-        yield table(["", *tables], rows)
-    yield picture(_draw_profiles(tables), "performance profiles")
+        rows = [
+            [agent]
+            + [
+                "" if other == agent else bootstrap(improvement, ours, tables[other])
+                for other in tables
+            ]
+            for agent, ours in tables.items()
+        ]
+        yield _table(["", *tables], rows)
+    yield _picture(_draw_profiles(tables), "performance profiles")
+
+
+def bsuite_sections(rows: Sequence[Row]) -> Iterable[str]:
+    """HTML of the rows of bsuite.csv; nothing if there are none."""
+    if not rows:
+        return
+    agents = sorted({row["agent"] for row in rows})
+    found: dict[str, dict[str, dict[str, list[Row]]]] = {bsuite.EXPERIMENT: {}, bsuite.TAG: {}}
+    for row in rows:
+        found[row["kind"]].setdefault(row["name"], {}).setdefault(row["agent"], []).append(row)
+
+    def means(seeds: Sequence[Row]) -> str:
+        star = "" if all(row["finished"] == "True" for row in seeds) else "*"
+        return _mean([float(row["score"]) for row in seeds], ".2f") + star
+
+    experiments, tags = (
+        [[name, *(means(of.get(agent, [])) for agent in agents)] for name, of in kind.items()]
+        for kind in found.values()
+    )
+    published = bsuite.published()
+    for line in experiments:
+        line += [_cell(each, line[0]) for each in published.values()]
+    yield (
+        "<h2>bsuite's scores</h2><p>Between 0 and 1, by bsuite's own functions, from all episodes"
+        " of training and of the ids that were run: the mean over seeds, with the lowest and the"
+        " highest. A star: an id has fewer episodes than bsuite asks for. Published scores are of"
+        " all ids.</p>"
+    )
+    yield _table([bsuite.EXPERIMENT, *agents, *published], experiments)
+    yield "<p>The means over the experiments of each of bsuite's tags:</p>"
+    yield _picture(_draw_radar(found[bsuite.TAG], agents), "scores of each tag")
+    yield _table([bsuite.TAG, *agents], tags)
 
 
 def _draw_curves(results: Results) -> "Figure":
@@ -187,7 +215,8 @@ def _draw_curves(results: Results) -> "Figure":
     figure, panels = new_panels(len(tasks), (4.2, 3.0), columns=columns)
     for panel, task in zip(panels, tasks, strict=True):
         for number, agent in enumerate(results.agents):
-            if curves := results.curves.get((agent, task.name)):
+            if seeds := results.curves.get((agent, task.name)):
+                curves = [tuple(np.transpose(points)) for points in seeds.values()]
                 draw_seeds(panel, curves, f"C{number}", agent)
         panel.axhline(task.high, color="grey", linestyle=":", linewidth=1)
         panel.set(title=task.name, xlabel="environment steps")
@@ -203,11 +232,59 @@ def _draw_profiles(tables: Mapping[str, np.ndarray]) -> "Figure":
     figure = new_figure(6.0, 3.5)
     panel = figure.subplots()
     for number, (agent, scores) in enumerate(tables.items()):
-        profile = comparison.performance_profile(scores, thresholds)
+        profile = statistics.performance_profile(scores, thresholds)
         panel.plot(thresholds, profile, color=f"C{number}", label=agent)
     panel.set(xlabel="normalised score", ylabel="fraction of runs above it", ylim=(-0.02, 1.02))
     panel.legend()
     return figure
+
+
+def _draw_radar(
+    found: Mapping[str, Mapping[str, Sequence[Row]]], agents: Sequence[str]
+) -> "Figure":
+    angles = np.linspace(0.0, 2.0 * np.pi, len(found) + 1)  # the last is the first
+    figure = new_figure(6.5, 4.5)
+    figure.set_layout_engine("constrained", w_pad=0.8)  # for the tags' names
+    panel = figure.add_subplot(projection="polar")
+    for number, agent in enumerate(agents):
+        means = [
+            np.mean([float(row["score"]) for row in each.get(agent, [])] or [np.nan])
+            for each in found.values()
+        ]
+        closed = angles, [*means, *means[:1]]
+        panel.plot(*closed, color=f"C{number}", marker="o", label=agent)
+        panel.fill(*closed, color=f"C{number}", alpha=0.15)
+    panel.set(ylim=(0.0, 1.0), yticks=(0.25, 0.5, 0.75, 1.0))
+    panel.set_xticks(angles[:-1], [name.replace("_", " ") for name in found])
+    figure.legend(loc="outside upper right")
+    return figure
+
+
+def _picture(figure: "Figure", description: str) -> str:
+    """An `<img>` that holds a figure; the description must need no escaping."""
+    data = base64.b64encode(png(figure)).decode("ascii")
+    return f'<img alt="{description}" src="data:image/png;base64,{data}">'
+
+
+def _table(header: Iterable[str], rows: Sequence[Iterable[str]]) -> str:
+    """A `<table>` of texts, which are escaped."""
+    lines = []
+    for number, row in enumerate([header, *rows]):
+        kind = "td" if number else "th"
+        cells = "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in row)
+        lines.append(f"<tr>{cells}</tr>")
+    return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+
+def _cell(scores: Mapping[Any, float], key: Any) -> str:
+    return f"{scores[key]:g}" if key in scores else ""
+
+
+def _mean(values: Iterable[float], form: str) -> str:
+    """The mean of seeds with the lowest and the highest one; empty without values."""
+    values = [*values]
+    limits = (min(values), max(values)) if len(values) > 1 else (math.nan, math.nan)
+    return f"{statistics.Interval(sum(values) / len(values), *limits):{form}}" if values else ""
 
 
 def _short(cell: str) -> str:

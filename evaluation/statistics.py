@@ -1,7 +1,12 @@
-"""Statistics over episodes and seeds, in float64. `N` denotes the number of values."""
+"""Statistics of episodes and seeds, and over the tasks of a suite, in float64.
 
-from collections.abc import Sequence
-from typing import NamedTuple
+`N` denotes the number of values or seeds, `G` of tasks. Statistics over tasks: Agarwal et al. 2021,
+"Deep Reinforcement Learning at the Edge of the Statistical Precipice", sections 4.1 to 4.3. Their
+scores are normalised so that tasks can be compared: 0 is random play, 1 the score to reach.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy import special
@@ -9,6 +14,7 @@ from scipy import special
 LEAST_EPISODES = 10  # of an evaluation with an interval
 
 Curve = tuple[np.ndarray, np.ndarray]  # x, increasing, and y
+Numbers = TypeVar("Numbers", float, np.ndarray)
 
 
 class Interval(NamedTuple):
@@ -93,10 +99,90 @@ def _interpolated(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
 
 def moving_average(values: np.ndarray, window: int) -> np.ndarray:
     """The mean of each value and the `window - 1` before it (of fewer at the beginning)."""
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}.")
-    values = np.asarray(values, np.float64)
     return np.array([np.mean(values[max(0, i + 1 - window) : i + 1]) for i in range(len(values))])
+
+
+def normalised(score: Numbers, low: Numbers, high: Numbers) -> Numbers:
+    """`(score - low) / (high - low)`: 0 is random play, 1 the score to reach."""
+    return (score - low) / (high - low)
+
+
+def interquartile_mean(scores: np.ndarray) -> np.ndarray:
+    """The mean of the middle half of the scores `[..., N, G]` of all seeds and tasks (section 4.3).
+
+    The lowest and the highest `floor(n / 4)` of n values are discarded.
+    """
+    flat = np.sort(np.reshape(scores, (*np.shape(scores)[:-2], -1)), axis=-1)
+    discarded = flat.shape[-1] // 4
+    return np.mean(flat[..., discarded : flat.shape[-1] - discarded], axis=-1)
+
+
+def optimality_gap(scores: np.ndarray, target: float = 1.0) -> np.ndarray:
+    """By how much scores `[..., N, G]` are below the target on average (section 4.3).
+
+    None counts beyond the target, a normalised score.
+    """
+    return target - np.mean(np.minimum(scores, target), axis=(-2, -1))
+
+
+def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """How probable it is that a run beats another algorithm's, on a random task (section 4.3).
+
+    The mean over tasks of their Mann-Whitney statistics, in which a tie is half a win: `[...]` in
+    [0, 1], from scores `[..., N, G]` and others `[..., M, G]` on the same tasks.
+    """
+    scores, others = np.asarray(scores), np.asarray(others)
+    if scores.shape[-1] != others.shape[-1]:
+        raise ValueError(
+            f"scores and others must be of the same tasks, got {scores.shape[-1]} and "
+            f"{others.shape[-1]}."
+        )
+    wins = (np.sign(scores[..., :, None, :] - others[..., None, :, :]) + 1.0) / 2.0
+    return np.mean(wins, axis=(-3, -2, -1))
+
+
+def performance_profile(scores: np.ndarray, thresholds: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The fractions `[K]` of scores `[N, G]` above each of K thresholds (section 4.2)."""
+    return np.mean(scores[..., None] > np.asarray(thresholds), axis=(0, 1))
+
+
+def stratified_bootstrap(
+    statistic: Callable[..., np.ndarray],
+    *scores: np.ndarray,
+    generator: np.random.Generator,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+) -> Interval:
+    """A statistic with its percentile interval (section 4.1).
+
+    Stratified: for each task, as many of its seeds as there are are drawn with replacement, so
+    every resample contains each task as often as the data.
+
+    Args:
+      statistic: of as many arrays `[..., N, G]` as are given: one of the above.
+      *scores: `[N, G]` of each algorithm; single seeds have no interval.
+      generator: draws the seeds.
+      confidence: in (0, 1).
+      resamples: B, at least 1.
+
+    Raises:
+      ValueError: an argument is out of its range.
+    """
+    tables = [check_table(table, "seeds", "tasks") for table in scores]
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}.")
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, got {resamples}.")
+    value = float(statistic(*tables))
+    if all(len(table) == 1 for table in tables):
+        return Interval(value, np.nan, np.nan)
+    drawn = []
+    for table in tables:
+        seeds = generator.integers(len(table), size=(resamples, *table.shape))
+        drawn.append(np.take_along_axis(table[None], seeds, axis=1))
+    limits = (1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0
+    low, high = np.quantile(statistic(*drawn), limits)
+    return Interval(value, float(low), float(high))
 
 
 def check_table(scores: np.ndarray, rows: str, columns: str) -> np.ndarray:

@@ -1,19 +1,6 @@
 """Suites of tasks on which agents are compared: budgets, protocols and published scores, as data.
 
-Sources of the published scores in `data/suite_scores.csv`:
-
-* control: danijar/dreamer, scores/baselines.json; D4PG from pixels and A3C from state, 1e8 steps,
-  returns of 1000 steps; and danijar/dreamerv3, scores/dmc_proprio: D4PG from state, ten seeds, the
-  mean of the last five points up to 500,000 steps;
-* classic: benchmark.md of the zoos of Stable Baselines 3 (DQN, QR-DQN, DDPG) and 2 (ACER), one run
-  each;
-* minatar: kenjyoung/MinAtar, learning curves of 30 seeds, training returns; read off the figures,
-  so within a few per cent; Seaquest before its correction in 1.0.11;
-* atari: dopamine's baselines/atari/data, training returns of five seeds, sticky actions; and PPO in
-  danijar/dreamerv3, scores/atari, five seeds; a step is one of the agent, of four frames;
-* atari5: human play (see `retrax.evaluation.atari57`);
-* bsuite: `data/bsuite_scores.csv`, bsuite's reports; they are bsuite's scores of whole experiments,
-  not returns of single ids (see `retrax.evaluation.bsuite`).
+`data/README.md` has the sources of the scores.
 """
 
 import contextlib
@@ -48,17 +35,13 @@ class Published(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A task of a suite.
-
-    `low` is the return of uniform random play, or 0: measured over 100 episodes (MinAtar's Freeway
-    20), for Atari as published.
-    """
+    """A task of a suite."""
 
     name: str  # within the suite; in names of files
     environment: str  # its id
     steps: int  # of training
     episodes: int  # of the greedy evaluation at the end
-    low: float
+    low: float  # the return of uniform random play, or 0
     high: float  # the return that counts as 1; above `low`
     published: tuple[Published, ...]
 
@@ -117,10 +100,9 @@ def suites() -> dict[str, Suite]:
     tasks: dict[str, list[Task]] = {name: [] for name in _ABOUT}
     for row in read_rows(_DATA / "suite_tasks.csv"):
         suite, name = row["suite"], row["task"]
-        budget, episodes = int(row["steps"]), int(row["episodes"])
-        low, high, others = float(row["low"]), float(row["high"]), published.get((suite, name), [])
-        task = Task(name, row["environment"], budget, episodes, low, high, tuple(others))
-        tasks[suite].append(task)
+        numbers = int(row["steps"]), int(row["episodes"]), float(row["low"]), float(row["high"])
+        others = tuple(published.get((suite, name), []))
+        tasks[suite].append(Task(name, row["environment"], *numbers, others))
     return {name: Suite(name, about, tuple(tasks[name])) for name, about in _ABOUT.items()}
 
 

@@ -951,7 +951,7 @@ def lstm(inputs, is_first, hidden, cell, weights, biases):
     return np.array(outputs), (hidden, cell)
 
 
-# evaluation/atari57
+# evaluation/atari57/table.py
 
 
 def worst_tied_mean_ranks(scores):
@@ -1005,7 +1005,7 @@ def quartiles_cut_mean(values):
     return sum(kept) / len(kept)
 
 
-# evaluation/comparison.py
+# evaluation/statistics.py
 
 
 def improvement(scores, others):

@@ -17,7 +17,7 @@ from typing import Any
 
 from result_files import FOLDER, rows_of
 
-from retrax.evaluation.comparison import normalised
+from retrax.evaluation.statistics import normalised
 from retrax.evaluation.suites import Task, suites
 
 METRICS = ("steps", "episodes", "updates", "seconds", "episode_return")

@@ -5,24 +5,23 @@ of each algorithm (median, mean rank, Elo ...) beside the papers' values, `plot_
 """
 
 from .charts import plot_scores
-from .scores import (
-    GAMES,
-    REGIMES,
-    Headline,
-    ale_id,
-    game_slug,
-    load_headlines,
-    load_scores,
-    read_scores,
+from .scores import GAMES, REGIMES, ale_id, game_slug, load_headlines, load_scores, read_scores
+from .table import (
+    Entry,
+    Summary,
+    Table,
+    count_wins,
+    elo,
+    human_normalised,
+    make_table,
+    mean_rank,
+    summarise,
 )
-from .statistics import Summary, count_wins, elo, human_normalised, mean_rank, summarise
-from .table import Entry, Table, make_table
 
 __all__ = [
     "GAMES",
     "REGIMES",
     "Entry",
-    "Headline",
     "Summary",
     "Table",
     "ale_id",

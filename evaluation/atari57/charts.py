@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..drawing import check_png, new_figure, save_png
+from ..plots import check_png, new_figure, save_png
 from .scores import GAMES
 from .table import Entry, Table
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The axis of human-normalised scores is linear up to the human score, and logarithmic above it.
-_LINEAR_UP_TO = 1.0
 _TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _REGIMES = {"noop": "no-op starts", "human_start": "human starts"}
 
@@ -83,7 +81,8 @@ def _draw_games(panel: "Axes", focus: Entry, shown: list[Entry]) -> None:
 
 
 def _scale(panel: "Axes", highest: float, below: float = 0.0) -> None:
-    panel.set_xscale("symlog", linthresh=_LINEAR_UP_TO, linscale=0.7)
+    """An axis of scores that is linear up to the human's, and logarithmic above it."""
+    panel.set_xscale("symlog", linthresh=1.0, linscale=0.7)
     low, high = max(-1.0, min(-0.05, below * 1.1)), max(1.0, highest) * 1.1
     panel.set_xlim(low, high)
     ticks = [tick for tick in _TICKS if low <= tick <= high]

@@ -8,7 +8,6 @@ import csv
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,16 +31,6 @@ REGIMES = ("noop", "human_start")
 _COUNTS_AS = {"noop": "noop", "human_start": "human_start", "states": "human_start"}
 _COLUMNS = ("algorithm", "regime", "game", "seed", "score")
 _DATA = Path(__file__).parents[1] / "data"
-
-
-class Headline(NamedTuple):
-    """A statistic that a paper prints for an algorithm."""
-
-    paper: str  # authors and year
-    regime: str  # one of `REGIMES`
-    algorithm: str  # as in the scores
-    statistic: str  # an attribute of `Summary`, `mean_rank` or `elo`
-    value: float  # as printed
 
 
 def ale_id(slug: str) -> str:
@@ -79,14 +68,16 @@ def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
     return scores
 
 
-def load_headlines(regime: str = "noop") -> list[Headline]:
-    """The statistics that papers print, for comparison with recomputed ones."""
-    rows = [row.values() for row in read_rows(_DATA / "atari57_headlines.csv")]
-    return [
-        Headline(paper, regime, algorithm, statistic, float(value))
-        for paper, of, algorithm, statistic, value in rows
-        if of == regime
-    ]
+def load_headlines(regime: str = "noop") -> dict[str, dict[str, float]]:
+    """The statistics that papers print, for comparison with recomputed ones.
+
+    By algorithm and statistic: an attribute of `Summary`, `mean_rank` or `elo`.
+    """
+    printed: dict[str, dict[str, float]] = {}
+    for row in read_rows(_DATA / "atari57_headlines.csv"):
+        if row["regime"] == regime:
+            printed.setdefault(row["algorithm"], {})[row["statistic"]] = float(row["value"])
+    return printed
 
 
 def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
@@ -122,21 +113,21 @@ def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
                 f"already on line {games[game][0]}."
             )
         games[game] = line, score
-    runs = {(name, seed): games for (of, name, seed), games in scores.items() if of == regime}
-    if not runs:
-        raise ValueError(f"{path} has no scores in the regime {regime!r}.")
     found: dict[str, list[list[float]]] = {}
+    runs = {(name, seed): games for (of, name, seed), games in scores.items() if of == regime}
+    names = [name for name, _ in runs]
     for (algorithm, seed), games in runs.items():
-        missing = [game for game in GAMES if game not in games]
-        if missing:
+        if missing := [game for game in GAMES if game not in games]:
             lines = [line for line, _ in games.values()]
-            has_seeds = len([name for name, _ in runs if name == algorithm]) > 1
+            of_seed = f" with seed {seed}" if names.count(algorithm) > 1 else ""
             raise ValueError(
                 f"{path} lines {min(lines)} to {max(lines)} have {len(lines)} of 57 games of "
-                f"{algorithm!r}{f' with seed {seed}' if has_seeds else ''}: {', '.join(missing)} "
+                f"{algorithm!r}{of_seed}: {', '.join(missing)} "
                 f"{'is' if len(missing) == 1 else 'are'} missing."
             )
         found.setdefault(algorithm, []).append([games[game][1] for game in GAMES])
+    if not found:
+        raise ValueError(f"{path} has no scores in the regime {regime!r}.")
     return {algorithm: np.array(seeds) for algorithm, seeds in found.items()}
 
 

@@ -23,9 +23,13 @@ from retrax.command.main import main
 from retrax.command.trained import evaluate, evaluate_arms, load_agent
 from retrax.datatypes import SequenceSpec
 from retrax.environments import from_gymnasium_vector, make
-from retrax.evaluation import drawing, statistics
-from retrax.evaluation.episodes import begin_states, run_episodes
-from retrax.evaluation.evaluations import Evaluation, PeriodicEvaluation
+from retrax.evaluation import plots, statistics
+from retrax.evaluation.evaluations import (
+    Evaluation,
+    PeriodicEvaluation,
+    begin_states,
+    run_episodes,
+)
 from retrax.training.run_config import Purpose, RunConfig, derive_seed
 from retrax.training.snapshots import BestParameters, Snapshots
 from retrax.training.state_file import read_state
@@ -166,8 +170,8 @@ def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):
     found = evaluate_arms(arms, episodes=2)
     assert [result.metrics["arm"] for result in found] == [0, 1, 2]
     assert found[1] == evaluate(arms, episodes=2, arm=1)
-    figures, png = [], drawing.png
-    monkeypatch.setattr(drawing, "png", lambda figure: figures.append(figure) or png(figure))
+    figures, png = [], plots.png
+    monkeypatch.setattr(plots, "png", lambda figure: figures.append(figure) or png(figure))
     output = tmp_path / "new" / "arms.png"
     assert retrax("plot", arms, "--arms", "--episodes", 2, "--output", output)[0] == 0
     assert output.read_bytes().startswith(b"\x89PNG")

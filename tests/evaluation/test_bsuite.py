@@ -8,6 +8,7 @@ import pytest
 from html_page import Page
 
 from retrax.evaluation import bsuite
+from retrax.evaluation.report import bsuite_sections
 from retrax.evaluation.suites import find_suite
 
 ROW = {"steps": 9, "episode_len": 9, "episode_return": 1.0, "total_return": 0.0}
@@ -50,19 +51,12 @@ def test_scores_by_hand(pandas):
     assert not hasattr(pandas.Series, "append")
 
 
-def test_a_run_of_all_episodes_is_finished(pandas):
-    found = bsuite.scores({"catch/0": RECORDS["catch/0"]})
-    assert [score.finished for score in found] == [True] * 3
-
-
-def test_runs_that_have_hardly_begun_have_no_score(pandas):
+def test_runs_that_have_hardly_begun_have_no_score_and_whole_ones_are_finished(pandas):
     early = {"deep_sea_stochastic/0": [deep_sea(90, 80)], "catch/1": []}
     assert bsuite.scores(early) == []
-    assert [score.name for score in bsuite.scores({**early, "catch/0": RECORDS["catch/0"]})] == [
-        "catch",
-        "basic",
-        "credit_assignment",
-    ]
+    found = bsuite.scores({**early, "catch/0": RECORDS["catch/0"]})
+    names = ["catch", "basic", "credit_assignment"]
+    assert [(score.name, score.finished) for score in found] == [(name, True) for name in names]
 
 
 @pytest.mark.parametrize("experiment", sorted(bsuite.published()["DQN"]))
@@ -105,29 +99,26 @@ def length_of(id):
 
 
 def test_the_suite_is_that_of_bsuite(pandas):
-    """The first, middle and last id, and as many steps as all episodes have at most."""
-    from bsuite import sweep
-
-    for experiment in bsuite.published()["DQN"]:
-        ids = [id for id in sweep.SWEEP if id.partition("/")[0] == experiment]
-        tasks = [x for x in find_suite("bsuite").tasks if x.name.rpartition("-")[0] == experiment]
-        chosen = [ids[0], ids[len(ids) // 2], ids[-1]]
-        assert [task.environment for task in tasks] == [f"bsuite:{id}" for id in chosen]
-        for task, id in zip(tasks, chosen, strict=True):
-            assert task.steps == sweep.EPISODES[id] * length_of(id), id
-
-
-def test_an_experiment_stands_for_all_ids_and_each_for_itself(pandas):
+    """The first, middle and last id, or all, with as many steps as all episodes have at most."""
     from bsuite import sweep
 
     suite = find_suite("bsuite")
     for experiment in bsuite.published()["DQN"]:
         ids = [id for id in sweep.SWEEP if id.partition("/")[0] == experiment]
-        found = suite.choose((experiment,))
-        assert [task.environment for task in found] == [f"bsuite:{id}" for id in ids]
-        assert [task.name for task in found] == [id.replace("/", "-") for id in ids]
-        for task, id in zip(found, ids, strict=True):  # enough for bsuite's episodes
+        tasks = [task for task in suite.tasks if task.name.rpartition("-")[0] == experiment]
+        chosen = [ids[0], ids[len(ids) // 2], ids[-1]]
+        assert [task.environment for task in tasks] == [f"bsuite:{id}" for id in chosen]
+        for task, id in zip(tasks, chosen, strict=True):
+            assert task.steps == sweep.EPISODES[id] * length_of(id), id
+        every = suite.choose((experiment,))
+        assert [task.environment for task in every] == [f"bsuite:{id}" for id in ids]
+        assert [task.name for task in every] == [id.replace("/", "-") for id in ids]
+        for task, id in zip(every, ids, strict=True):
             assert task.steps >= sweep.EPISODES[id] * length_of(id), id
+
+
+def test_tasks_are_chosen_by_name():
+    suite = find_suite("bsuite")
     names = [task.name for task in suite.choose(("memory_len-3", "catch-19"))]
     assert names == ["catch-19", "memory_len-3"]
     assert suite.choose(()) == suite.tasks
@@ -146,7 +137,7 @@ acer,0,tag,basic,0.5,3,True
 acer,1,tag,basic,0.7,3,True
 d4pg,0,tag,exploration,0.25,3,False
 """
-    found = Page("".join(bsuite.report_sections(list(csv.DictReader(text.splitlines())))))
+    found = Page("".join(bsuite_sections(list(csv.DictReader(text.splitlines())))))
     assert len(found.sources) == 1
     assert found.rows[:3] == [
         ["experiment", "acer", "d4pg", "DQN", "bootstrapped DQN", "A2C-RNN", "random"],

@@ -24,6 +24,7 @@ def make_metrics(steps, values, *, metric="episode_return"):
     return f"steps,{metric}\n" + "".join(f"{step},{value}\n" for step, value in rows)
 
 
+HEADER = "steps,episode_return\n"
 SHORT = make_metrics([0, 100], [1.0, 2.0])
 
 
@@ -45,14 +46,22 @@ def labels_of(axes):
 
 
 def test_reads_what_a_spreadsheet_wrote(tmp_path):
-    path = make_run(tmp_path / "run", SHORT) / "metrics.csv"
-    expected = read_metrics(path.parent)
+    run = make_run(tmp_path / "run", SHORT)
+    expected = read_metrics(run)
+    path = run / "metrics.csv"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    np.testing.assert_equal(read_metrics(path.parent), expected)
+    np.testing.assert_equal(read_metrics(str(run)), expected)
     assert list(expected) == ["steps", "episode_return"]
     path.write_text(SHORT.replace(",", ";"))
     with pytest.raises(ValueError, match=r"metrics.csv has semicolons between its columns: it mus"):
-        read_metrics(path.parent)
+        read_metrics(run)
+
+
+def test_reads_a_run_that_is_still_going_on(tmp_path):
+    """The last line may be half written, even where it looks like a row."""
+    columns = read_metrics(make_run(tmp_path / "run", HEADER + "0,1.5\n10,\n20,2"))
+    expected = {"steps": [0.0, 10.0], "episode_return": [1.5, np.nan]}
+    np.testing.assert_equal({name: list(values) for name, values in columns.items()}, expected)
 
 
 def test_draws_a_picture(tmp_path):
@@ -65,23 +74,25 @@ def test_draws_a_picture(tmp_path):
     assert picture.shape[0] > 300
     assert picture.shape[1] > 400
     assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > 10  # not blank
-    assert list(read_metrics(str(run))) == ["steps", "episode_return"]
 
 
 def test_seeds_share_a_colour_and_a_bold_mean(tmp_path):
+    """A directory of seeds stands for those that have begun."""
     runs = [
-        make_run(tmp_path / "0", make_metrics([0, 100, 200], [1.0, 3.0, 9.0]), seed=0),
-        make_run(tmp_path / "1", make_metrics([0, 100], [3.0, 5.0]), seed=1),
+        make_run(tmp_path / "seed_2", make_metrics([0, 100, 200], [1.0, 3.0, 9.0]), seed=2),
+        make_run(tmp_path / "seed_10", make_metrics([0, 100], [3.0, 5.0]), seed=10),
     ]
-    (axes,) = plot_learning_curves(runs).axes
-    assert curves_of(axes) == {
-        ("C0", False): [[(0, 1), (100, 3), (200, 9)], [(0, 3), (100, 5)]],
-        ("C0", True): [[(0, 2), (100, 4)]],
-    }
-    assert labels_of(axes) == ["reactor (2 seeds)"]
-    assert axes.get_title() == "Catch"
-    assert axes.get_xlabel() == "environment steps"
-    assert axes.get_ylabel() == "episode return"
+    (make_run(tmp_path / "seed_11", SHORT, seed=11) / "metrics.csv").unlink()
+    for given in (runs, [tmp_path]):
+        (axes,) = plot_learning_curves(given).axes
+        assert curves_of(axes) == {
+            ("C0", False): [[(0, 1), (100, 3), (200, 9)], [(0, 3), (100, 5)]],
+            ("C0", True): [[(0, 2), (100, 4)]],
+        }
+        assert labels_of(axes) == ["reactor (2 seeds)"]
+        assert axes.get_title() == "Catch"
+        assert axes.get_xlabel() == "environment steps"
+        assert axes.get_ylabel() == "episode return"
 
 
 RATES = [{"seed": seed, "config": {"rate": seed / 10, "size": 4}} for seed in (1, 2)]
@@ -160,64 +171,36 @@ def test_three_seeds_have_a_band(tmp_path, seeds):
         np.testing.assert_allclose(corners[corners[:, 0] == 10][:, 1], 2.0)
 
 
-def test_a_directory_of_seeds_stands_for_those_that_have_begun(tmp_path):
-    runs = [make_run(tmp_path / f"seed_{seed}", SHORT, seed=seed) for seed in (2, 10)]
-    make_run(tmp_path / "seed_11", SHORT, seed=11)
-    (tmp_path / "seed_11" / "metrics.csv").unlink()
-    figure = plot_learning_curves([tmp_path])
-    assert labels_of(figure.axes[0]) == ["reactor (2 seeds)"]
-    assert curves_of(figure.axes[0]) == curves_of(plot_learning_curves(runs).axes[0])
-
-
-def test_reads_a_run_that_is_still_going_on(tmp_path):
-    """The last line may be half written, even where it looks like a row."""
-    run = make_run(tmp_path / "run", "steps,episode_return\n0,1.5\n10,\n20,2")
-    columns = read_metrics(run)
-    assert list(columns) == ["steps", "episode_return"]
-    np.testing.assert_array_equal(columns["steps"], [0.0, 10.0])
-    np.testing.assert_array_equal(columns["episode_return"], [1.5, np.nan])
-
-
-def assert_rejected(runs, output, match, **kwargs):
-    with pytest.raises(ValueError, match=match) as caught:
-        plot_learning_curves(runs, output, **kwargs)
-    assert "\n" not in str(caught.value)
-    assert not output.exists()
-
-
-def test_rejects_what_cannot_be_drawn(tmp_path):
-    match = "is not a run directory: it has no config.json with agent, environment and seed"
-    assert_rejected([tmp_path / "nowhere"], tmp_path / "a.png", match)
-    run = make_run(tmp_path / "run", SHORT)
-    assert_rejected([], tmp_path / "a.png", "no run directories were given")
-    assert_rejected([run], tmp_path / "a.pdf", r"a\.pdf must end in \.png")
-    for text in ("{", "[]", '{"agent": "acer"}'):
-        (run / "config.json").write_text(text)
-        assert_rejected([run], tmp_path / "a.png", match)
-
-
-HEADER = "steps,episode_return\n"
+CONFIG = "is not a run directory: it has no config.json with agent, environment and seed"
 DAMAGED = "is damaged: its rows are not 2 numbers"
 
 
 @pytest.mark.parametrize(
-    ("metrics", "match", "options"),
+    ("file", "text", "match", "options"),
     [
+        ("config.json", None, CONFIG, {}),
+        *(("config.json", text, CONFIG, {}) for text in ("{", "[]", '{"agent": "acer"}')),
+        ("metrics.csv", None, r"run has no metrics\.csv", {}),
         *(
-            (text, "is empty: nothing was measured yet", {})
+            ("metrics.csv", text, "is empty: nothing was measured yet", {})
             for text in ("", HEADER, HEADER + "0,1")
         ),
-        *((f"{SHORT}{row}\n", DAMAGED, {}) for row in ("0,one", "0,1,2", "0")),
-        (SHORT, r"no metric 'los'; its metrics are \['episode_return'", {"metric": "los"}),
-        (HEADER + "0,\n10,\n", "has no value of 'episode_return' yet", {}),
-        (None, r"run has no metrics\.csv", {}),
+        *(("metrics.csv", f"{SHORT}{row}\n", DAMAGED, {}) for row in ("0,one", "0,1,2", "0")),
+        ("metrics.csv", HEADER + "0,\n10,\n", "has no value of 'episode_return' yet", {}),
+        ("metrics.csv", SHORT, r"'los'; its metrics are \['episode_return'", {"metric": "los"}),
+        ("metrics.csv", SHORT, "no run directories were given", {"runs": []}),
+        ("metrics.csv", SHORT, r"a\.pdf must end in \.png", {"output": "a.pdf"}),
     ],
 )
-def test_rejects_metrics(tmp_path, metrics, match, options):
-    run = make_run(tmp_path / "run", metrics or "")
-    if metrics is None:
-        (run / "metrics.csv").unlink()
-    assert_rejected([run], tmp_path / "a.png", match, **options)
+def test_rejects_what_cannot_be_drawn(tmp_path, file, text, match, options):
+    run = make_run(tmp_path / "run", SHORT)
+    (run / file).unlink() if text is None else (run / file).write_text(text)
+    options = {"runs": [run], "output": "a.png", **options}
+    output = tmp_path / "new" / options.pop("output")
+    with pytest.raises(ValueError, match=match) as caught:
+        plot_learning_curves(output=output, **options)
+    assert "\n" not in str(caught.value)
+    assert not output.parent.exists()
 
 
 def test_leaves_pyplot_alone(tmp_path):

@@ -11,7 +11,7 @@ from retrax.agents.base import Decision
 from retrax.agents.entry import AgentEntry
 from retrax.environments import make
 from retrax.evaluation import evaluations
-from retrax.evaluation.episodes import EpisodeResults
+from retrax.evaluation.evaluations import EpisodeResults
 from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
 from retrax.replay.interface import Stopped

@@ -7,17 +7,12 @@ from matplotlib import image
 from retrax.evaluation.atari57 import GAMES, load_scores, make_table, plot_scores
 
 
-def test_draws_a_picture(tmp_path):
-    output = tmp_path / "new" / "scores.png"
-    plot_scores(make_table(), output)
+def test_profiles_are_the_parts_of_the_games_with_so_high_a_score(tmp_path):
+    table, output = make_table("human_start", ["dqn", "rainbow"]), tmp_path / "new" / "scores.png"
+    figure = plot_scores(table, output)
     picture = image.imread(output)
     assert min(picture.shape[:2]) > 800
     assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > 10  # not blank
-
-
-def test_profiles_are_the_parts_of_the_games_with_so_high_a_score(tmp_path):
-    table = make_table("human_start", ["dqn", "rainbow"])
-    figure = plot_scores(table, tmp_path / "scores.png")
     curves = {line.get_label().split()[0]: line for line in figure.axes[0].get_lines()}
     for entry in table.entries[2:]:
         x, y = curves[entry.algorithm].get_data()
@@ -32,35 +27,30 @@ def test_profiles_are_the_parts_of_the_games_with_so_high_a_score(tmp_path):
 def test_games_are_those_of_the_users_algorithm_in_order(tmp_path):
     own = {"mine": load_scores("noop")["reactor"][None] * 0.9}
     table = make_table("noop", ["dqn", "rainbow"], own)
-    figure = plot_scores(table, tmp_path / "scores.png")
-    axes = figure.axes[1]
-    mine, labels = table.entries[-1], [text.get_text() for text in axes.get_yticklabels()]
+    axes = plot_scores(table, tmp_path / "scores.png").axes[1]
+    *_, dqn, rainbow, mine = table.entries
+    order = [GAMES.index(label.get_text()) for label in axes.get_yticklabels()]
     widths = [bar.get_width() for bar in axes.patches]
-    assert widths == sorted(mine.normalised)
-    assert [mine.normalised[GAMES.index(name)] for name in labels] == widths
+    assert widths == sorted(mine.normalised) == mine.normalised[order].tolist()
     (marks,) = [line for line in axes.get_lines() if line.get_label() == "best of the others"]
-    others = np.maximum(table.entries[2].normalised, table.entries[3].normalised)
-    np.testing.assert_array_equal(marks.get_xdata(), [others[GAMES.index(name)] for name in labels])
+    others = np.maximum(dqn.normalised, rainbow.normalised)
+    np.testing.assert_array_equal(marks.get_xdata(), others[order])
     assert f"mine: above the human in {mine.summary.games_above_human} of 57" in axes.get_title()
 
 
-def test_one_algorithm_alone_has_no_rivals(tmp_path):
-    figure = plot_scores(make_table("noop", ["dqn"]), tmp_path / "scores.png")
-    assert figure.axes[1].get_legend() is None
-
-
-def test_scores_far_below_random_stay_in_the_picture(tmp_path):
+def test_one_algorithm_alone_may_be_far_below_random_and_has_no_rivals(tmp_path):
     own = {"worst": load_scores("noop")["random"][None] - 1e6}
-    figure = plot_scores(make_table("noop", [], own), tmp_path / "scores.png")
-    low, high = figure.axes[1].get_xlim()
+    axes = plot_scores(make_table("noop", [], own), tmp_path / "scores.png").axes[1]
+    low, high = axes.get_xlim()
     assert low == -1.0 < high
+    assert axes.get_legend() is None
 
 
 def test_refuses_other_files_and_nothing_to_draw(tmp_path):
-    with pytest.raises(ValueError, match=r"a\.pdf must end in \.png"):
-        plot_scores(make_table(), tmp_path / "a.pdf")
-    with pytest.raises(
-        ValueError, match="nothing to draw: give algorithms other than random and human"
+    for algorithms, name, sentence in (
+        (None, "a.pdf", r"a\.pdf must end in \.png"),
+        ([], "a.png", "nothing to draw: give algorithms other than random and human"),
     ):
-        plot_scores(make_table("noop", []), tmp_path / "a.png")
+        with pytest.raises(ValueError, match=sentence):
+            plot_scores(make_table("noop", algorithms), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
