@@ -69,3 +69,21 @@ def retrax(capfd):
         return status, *capfd.readouterr()
 
     return call
+
+
+@pytest.fixture
+def refused(retrax, contents, tmp_path, monkeypatch):
+    """Runs a command in a new directory, which it must refuse and not change: its sentence."""
+    monkeypatch.chdir(tmp_path)
+
+    def files():
+        return {name: data for name, data in contents(tmp_path).items() if "__pyc" not in name}
+
+    def call(*arguments):
+        before = files()
+        status, out, err = retrax(*arguments)
+        assert (status, out, err.count("\n"), err[:8]) == (2, "", 1, "retrax: "), err
+        assert files() == before
+        return err
+
+    return call

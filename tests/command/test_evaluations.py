@@ -165,7 +165,7 @@ def test_an_evaluation_starts_from_what_the_actors_have_learned(monkeypatch):
     assert found == [(5, 0), (5, 3)]
 
 
-def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):
+def test_all_arms_are_drawn(arms, finished, retrax, refused, tmp_path, monkeypatch):
     monkeypatch.setattr(statistics, "LEAST_EPISODES", 2)  # for intervals
     found = evaluate_arms(arms, episodes=2)
     assert [result.metrics["arm"] for result in found] == [0, 1, 2]
@@ -186,22 +186,17 @@ def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):
         "length": [result.mean_length for result in found],
     }
     for runs, message in (([arms, arms], "draws one run, got 2"), ([finished], "has no arms")):
-        status, _, err = retrax("plot", *runs, "--arms", "--output", tmp_path / "none.png")
-        assert status == 2
-        assert message in err
-    assert not (tmp_path / "none.png").exists()
+        assert message in refused("plot", *runs, "--arms", "--output", tmp_path / "none.png")
 
 
-def test_an_arm_is_evaluated_on_request(arms, finished, retrax):
+def test_an_arm_is_evaluated_on_request(arms, finished, retrax, refused):
     status, out, _ = retrax("evaluate", arms, "--episodes", 2, "--arm", 2, "--json")
     assert (status, json.loads(out)["metrics"]["arm"]) == (0, 2)
     for run, arm, message in (
         (arms, 3, "arm must be at most 2, got 3."),
         (finished, 0, "has no arms, so arm 0 cannot be evaluated."),
     ):
-        status, _, err = retrax("evaluate", run, "--episodes", 1, "--arm", arm)
-        assert status == 2
-        assert message in err
+        assert message in refused("evaluate", run, "--episodes", 1, "--arm", arm)
 
 
 def test_a_resumed_run_continues_its_evaluations(evaluated, retrax, tmp_path, monkeypatch):
@@ -255,7 +250,9 @@ def best_steps(directory):
     return load_agent(directory, "best").steps
 
 
-def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(tiny, retrax, tmp_path, scripted):
+def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(
+    tiny, retrax, refused, tmp_path, scripted
+):
     """Evaluations at 40, 80, ..., 240 steps; snapshots at 80, 160 and the end."""
     scripted(0.1, 0.5, 0.5, 0.25, 0.3, 0.125)
     options = ["--evaluate-every", 40, "--snapshot-every", 80, "--keep-snapshots", 3]
@@ -271,8 +268,7 @@ def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(tiny, retrax, 
         _, out, _ = retrax("evaluate", run, "--episodes", 1, "--snapshot", which)
         assert f"after {steps} steps of training" in out
         assert load_agent(run, which).steps == steps
-    status, _, err = retrax("evaluate", run, "--episodes", 1, "--snapshot", 200)
-    assert status == 2
+    err = refused("evaluate", run, "--episodes", 1, "--snapshot", 200)
     assert err.endswith("holds no snapshot '200': allowed are newest, best, 80, 160, 240.\n")
 
     scripted(0.4, 0.0)

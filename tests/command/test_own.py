@@ -191,21 +191,15 @@ def test_launch_and_resume(scratch, tmp_path_factory):
 )
 @pytest.mark.parametrize("verb", ["train", "launch"])
 def test_a_wrong_agent_is_one_sentence_and_nothing_is_written(
-    scratch, retrax, verb, agent, sentence
+    scratch, refused, verb, agent, sentence
 ):
     (scratch / "broken.py").write_text("raise RuntimeError('no good')\n")
-    before = {path.name for path in scratch.iterdir()}
     threads = ("--launch", "local_mt") if verb == "launch" else ()
     sentence, _, line = sentence.partition("({}:")
     if line:  # what stands in the named line of the file
         lines = [n for n, text in enumerate(AGENTS.splitlines(), 1) if line[:-1] in text]
         sentence += f"({scratch / 'my_agents.py'}, line {lines[0]})"
-    status, out, err = retrax(verb, agent, "--environment", "catch", *threads)
-    assert (status, out) == (2, "")
-    assert sentence in err
-    assert err.startswith("retrax: ")
-    assert err.count("\n") == 1
-    assert {path.name for path in scratch.iterdir()} - {"__pycache__"} == before
+    assert sentence in refused(verb, agent, "--environment", "catch", *threads)
 
 
 def test_functions_do_what_the_commands_do(scratch):

@@ -56,13 +56,6 @@ def states(runs, tmp_path_factory):
     return folder
 
 
-def assert_refused(retrax, sentence, *arguments):
-    status, out, err = retrax(*arguments)
-    assert (status, out) == (2, "")
-    assert sentence in err
-    assert err.count("\n") == 1
-
-
 def test_recorded_states_are_of_the_game_and_the_same_again(runs, states, tmp_path, retrax):
     found = load_states(states / "breakout.npz")
     assert found.game == "breakout"
@@ -124,7 +117,7 @@ def test_a_suite_takes_runs_with_switches(runs, states, tmp_path, retrax, algori
     assert output.read_text().splitlines()[1].startswith(f"{name},{starts[0]},breakout,2,")
 
 
-def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, retrax):
+def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, retrax, refused):
     output = tmp_path / "new" / "scores.csv"
     command = ["evaluate-suite", runs["breakout"], runs["breakout-1"], runs["pong"]]
     arguments = ["--episodes", 1, "--games", "ALE/Breakout-v5", "--output", output]
@@ -139,17 +132,15 @@ def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, retrax):
     # The other 56 games of each seed are missing, and that is what atari57 says of it.
     missing = ", ".join(game for game in GAMES if game != "breakout")
     sentence = f"1 of 57 games of 'own-average' with seed 0: {missing} are missing."
-    assert_refused(retrax, sentence, "atari57", "--scores", output)
+    assert sentence in refused("atari57", "--scores", output)
 
 
-def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, retrax):
+def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, refused):
     output = tmp_path / "scores.csv"
     breakout = runs["breakout"]
 
     def refuses(sentence, *arguments):
-        command = ["evaluate-suite", *arguments, "--output", output]
-        assert_refused(retrax, sentence, *command)
-        assert not output.exists()
+        assert sentence in refused("evaluate-suite", *arguments, "--output", output)
 
     refuses("'catch' is not one of the 57 games", breakout, runs["catch"])
     refuses(f"{breakout} and {breakout} are both of breakout with seed 0", breakout, breakout)
@@ -161,9 +152,7 @@ def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, re
     pong = states / "pong.npz"
     refuses(f"{pong} is not a file", breakout, runs["pong"], "--starts", "states", states)
     output.write_text("precious")
-    command = ["evaluate-suite", breakout, "--output", output]
-    assert_refused(retrax, f"{output} exists already: choose another", *command)
-    assert output.read_text() == "precious"
+    refuses(f"{output} exists already: choose another", breakout)
 
 
 @pytest.mark.parametrize(
@@ -184,16 +173,15 @@ def test_wrong_starts_are_refused(states, environment, starts, sentence):
         evaluation_environments(of(environment), starts, seed=0, num_envs=1)
 
 
-def test_recording_refuses_before_it_plays(runs, tmp_path, retrax):
+def test_recording_refuses_before_it_plays(runs, tmp_path, refused):
     def refuses(sentence, *arguments):
-        assert_refused(retrax, sentence, "record-states", *arguments)
+        assert sentence in refused("record-states", *arguments)
 
     output = ["--output", tmp_path / "states.npz"]
     refuses("for Atari games (ALE/...), not for 'catch'", runs["catch"], *output)
     refuses("--states must be an integer >= 1, got 0", runs["pong"], *output, "--states", 0)
     refuses("--steps must be an integer >= 1, got 0", runs["pong"], *output, "--steps", 0)
     refuses("must end in .npz", runs["pong"], "--output", tmp_path / "states.csv")
-    assert list(tmp_path.iterdir()) == []
 
 
 def record(lengths, episodes, seed=0):

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import json
 import logging
 import re
 import shutil
@@ -97,22 +96,6 @@ def test_the_same_command_gives_the_same_run(finished, tiny, retrax, tmp_path):
     status, _, _ = retrax(*tiny, "--run-directory", tmp_path / "again")
     assert status == 0
     check_equal(tmp_path / "again", finished)
-
-
-def test_resume_continues(run, retrax):
-    before = rows(run)
-    status, out, _ = retrax("train", "--resume", run, "--steps", 320)
-    assert status == 0
-    assert str(run) in out
-    after = rows(run)
-    assert after[: len(before)] == before
-    assert [int(row["steps"]) for row in after] == [*range(40, 321, 40)]
-    assert snapshots(run) == [240, 320]
-    metrics = read_metrics(run)
-    for name in ("episodes", "updates", "seconds"):
-        assert (np.diff(metrics[name]) >= 0).all()
-    assert json.loads((run / "config.json").read_text())["steps"] == 320
-    assert "Resumed at 240 steps." in (run / "log.txt").read_text()
 
 
 def test_a_damaged_snapshot_is_not_evaluated_and_a_resumed_run_goes_back(run, finished, retrax):
