@@ -1,6 +1,7 @@
 """The loop of a run on a device: many time steps in one compiled call, snapshots between them."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,9 @@ import numpy as np
 from ..agents.base import Agent, LearnerState, Params
 from ..basics.memory import check_memory
 from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..environments.observations import place
 from ..environments.pure import PureVector, leaves_of, with_leaves
+from ..environments.sequential import check_finite
 from ..replay.rows import check_stored_as, stored_as
 from ..training.learner import Snapshot, copied, diverged
 from ..training.loop import Tally
@@ -18,7 +21,7 @@ from ..training.metrics import MetricsAccumulator
 from ..training.run_config import RunConfig
 from .replay import DeviceReplay
 from .seeds import Seed, Seeds, memory
-from .training import LARGEST_COUNT, Training, TrainState
+from .training import LARGEST_COUNT, WRONG, Training, TrainState
 
 
 def make_loops(
@@ -61,9 +64,6 @@ class DeviceLoop(Tally):
 
     All of it is in a snapshot, the environments too: a resumed run continues exactly. Its `seconds`
     are spent in calls, the compilation included.
-
-    Attributes:
-      together: the loops of all seeds.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class DeviceLoop(Tally):
         super().__init__([training.replay], MetricsAccumulator(), training.metric_names)
         self._config, self._num_envs = config.replay, config.num_envs
         self._agent, self._seeds, self._seed = agent, seeds, seed
-        self.together = [self]
+        self._seen = training.spec.observations.shape
+        self.together = [self]  # the loops of all seeds
 
     @property
     def learner_state(self) -> LearnerState:
@@ -157,9 +158,15 @@ class DeviceLoop(Tally):
     def close(self) -> None:
         """Does nothing: there are no threads, and no environments but those of the state."""
 
-    def _take(self, episodes: Mapping[str, np.ndarray]) -> None:
-        """Counts what was computed, and refuses to go on after a divergence."""
+    def _take(self, episodes: dict[str, np.ndarray]) -> None:
+        """Counts what was computed; refuses wrong numbers, and to go on after a divergence."""
         progress = jax.device_get(self._seed.state.progress)
+        wrong, value = (episodes.pop(name, np.full((0, 1), np.nan)) for name in WRONG)
+        for row, e in np.argwhere(~np.isnan(wrong)):
+            numbers = np.zeros((self._num_envs, 1 + int(np.prod(self._seen))))
+            numbers[e, int(wrong[row, e])] = value[row, e]
+            step = int(progress.rows) - len(wrong) + int(row) + 1
+            check_finite(numbers[:, 0], numbers[:, 1:], step, partial(place, self._seen))
         if progress.diverged_at >= 0:
             raise diverged(int(progress.diverged_at))
         ended = {name: x[~np.isnan(x)].tolist() for name, x in episodes.items()}

@@ -17,22 +17,14 @@ _SECONDS = 0.25  # that all calls of `Seeds.compute` should take: a stop waits f
 
 
 class Seed:
-    """One of the seeds.
-
-    Attributes:
-      device: where it is computed.
-      state: after its last time step.
-      rows: time steps of every environment so far.
-      allowed: time steps that it may take now; 0 once its run has ended.
-      episodes: of the time steps that were computed last, see `Training`; None if there are none.
-      seconds: that `Seeds.compute` took.
-    """
+    """One of the seeds."""
 
     def __init__(self, device: jax.Device, state: TrainState):
-        self.device, self.state = device, state
-        self.rows = self.allowed = 0
-        self.episodes: dict[str, np.ndarray] | None = None
-        self.seconds = 0.0
+        self.device, self.state = device, state  # after its last time step
+        self.rows = 0  # time steps of every environment so far
+        self.allowed = 0  # time steps that it may take now; 0 once its run has ended
+        self.episodes: dict[str, np.ndarray] | None = None  # of the newest time steps, if any
+        self.seconds = 0.0  # that `Seeds.compute` took
 
 
 class Seeds:

@@ -15,7 +15,7 @@ from dm_env import StepType
 
 from ..agents.base import Agent, LearnerState, updates_in_one_call
 from ..basics.prng_keys import is_key
-from ..datatypes import ReplayConfig, rows_of
+from ..datatypes import ReplayConfig, TimeStep, rows_of
 from ..environments import pure
 from ..environments.pure import PureEnvironment, Running
 from ..networks.loops import within_loops
@@ -23,6 +23,8 @@ from ..replay.rows import sample_shapes
 from ..replay.schedule import UpdateSchedule
 from .replay import DeviceReplay, ReplayState
 
+# The place of the first number that is not finite, the reward before the observation's; the number.
+WRONG = "wrong", "value"
 LARGEST_COUNT = 2**31 - 1  # steps and rows are counted in int32
 
 
@@ -66,10 +68,6 @@ class Training:
 
     The order is that of `training`'s loop: a decision for every environment, their rows, a step of
     each, then the updates that are due. Priorities are set at once (there, a call later).
-
-    Attributes:
-      replay: the replay.
-      metric_names: of what updates report.
     """
 
     def __init__(
@@ -81,13 +79,9 @@ class Training:
         num_envs: int,
         episode_metrics: tuple[str, ...] = (),
     ):
-        """Computes nothing yet; see `make_train` for the arguments.
-
-        Raises:
-          ValueError: the environment is not written in JAX, or the replay is not possible.
-        """
+        """Computes nothing yet; see `make_train` for the arguments."""
         pure.check_pure(environment)
-        spec = environment.spec
+        self.spec = spec = environment.spec
         self._agent, self._environment, self._config = agent, environment, config
         self._num_envs, self._episode_metrics = num_envs, episode_metrics
         self.replay = DeviceReplay(spec, agent.sequence, config, num_envs=num_envs)
@@ -129,15 +123,9 @@ class Training:
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         """`count` time steps in every environment, each with the updates that are due after it.
 
-        Args:
-          state: before them.
-          calls: int32 `[R, 2]`, R >= `count`: rows of `calls`.
-          count: int32 `[]`.
-
-        Returns:
-          The next state, and of episodes that ended `return`, `length` and the agent's episode
-          metrics, float32 `[R, E]`, NaN elsewhere. The metrics come with the decision on the last
-          step, so one row later.
+        `calls` are int32 `[R, 2]`, R >= `count`: rows of `calls`. With the next state come `WRONG`,
+        and of episodes that ended `return`, `length` and the agent's episode metrics, float32
+        `[R, E]`, NaN elsewhere; the metrics are of the decision on the last step, a row later.
         """
         none = jnp.full((len(calls), self._num_envs), jnp.nan, jnp.float32)
 
@@ -147,7 +135,7 @@ class Training:
             episodes = {name: x.at[index].set(found[name]) for name, x in carry[1].items()}
             return self._learn(state, calls[index]), episodes
 
-        episodes = dict.fromkeys(("return", "length", *self._episode_metrics), none)
+        episodes = dict.fromkeys(("return", "length", *WRONG, *self._episode_metrics), none)
         ended: tuple[TrainState, Any] = jax.lax.fori_loop(0, count, step, (state, episodes))
         return ended
 
@@ -184,6 +172,7 @@ class Training:
         ends = environments.timestep.step_type == StepType.LAST
         metrics = {name: decision.extras[name] for name in self._episode_metrics}
         episodes = {
+            **dict(zip(WRONG, jax.vmap(_not_finite)(environments.timestep), strict=True)),
             "return": jnp.where(ends, returns, jnp.nan),
             "length": jnp.where(ends, environments.length, jnp.nan),
             **{name: jnp.where(is_last, x, jnp.nan) for name, x in metrics.items()},
@@ -261,6 +250,16 @@ class Training:
         )
 
 
+def _not_finite(timestep: TimeStep) -> tuple[jax.Array, jax.Array]:
+    """`WRONG` of a time step; NaN and any number if all are finite."""
+    numbers, seen = jnp.ravel(timestep.reward), timestep.observation
+    if seen.dtype != jnp.uint8:
+        numbers = jnp.concatenate([numbers, jnp.ravel(seen)])
+    wrong = ~jnp.isfinite(numbers)
+    first = jnp.argmax(wrong)
+    return jnp.where(wrong.any(), first, jnp.nan), numbers[first]
+
+
 def make_train(
     agent: Agent,
     environment: PureEnvironment,
@@ -284,9 +283,6 @@ def make_train(
       From a key to the learner's last state and the metrics: `return`, `length` and the agent's
       episode metrics `[ceil(steps / E), E]`, NaN where no episode ended; and the means over all
       updates of what they report, `[]`.
-
-    Raises:
-      ValueError: see `Training`, or there are too many steps.
     """
     if not 1 <= steps <= LARGEST_COUNT:
         raise ValueError(f"steps must be from 1 to {LARGEST_COUNT}, got {steps}.")
@@ -299,6 +295,8 @@ def make_train(
     def train(key: jax.Array) -> tuple[LearnerState, dict[str, jax.Array]]:
         count = jnp.int32(len(calls))
         state, episodes = training.advance(training.init(key), jnp.asarray(calls), count)
+        for name in WRONG:
+            del episodes[name]
         return state.learner, {**episodes, **state.sums.means()}
 
     return train

@@ -79,8 +79,7 @@ class Part:
 
     def name(self, index: int) -> str:
         """Indices of a number of the array."""
-        place = np.unravel_index(index, self._shape) if self._shape else ()
-        return f"{[int(i) for i in place] or ''}"
+        return place(self._shape, index)
 
     def _distances(self, array: np.ndarray) -> np.ndarray:
         # As uint64, differences are exact, whatever the type; those of values below low are huge.
@@ -153,6 +152,11 @@ class Group:
     def _refuse(self, what: str) -> None:
         has = f"{len(self._parts)} entries" if self._keys is None else f"the keys {[*self._keys]}"
         raise MisfitError("", f"{what}, but {_shown(self._space)} has {has}")
+
+
+def place(shape: tuple[int, ...], index: int) -> str:
+    """Indices of a number of an array, in brackets; nothing for a scalar."""
+    return f"{[int(i) for i in np.unravel_index(index, shape)]}" if shape else ""
 
 
 def floats(space: Any) -> Part:

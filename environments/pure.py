@@ -16,6 +16,7 @@ from ..basics.prng_keys import with_keys, without_keys
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import check_numbers, checked_actions
 from .failures import RefusedError, drawn, one_sentence
+from .observations import place
 from .sequential import check_finite
 
 State: TypeAlias = Any  # a pytree of arrays, whatever the environment needs
@@ -39,8 +40,8 @@ Stepped: TypeAlias = tuple[State, Transition]
 class PureEnvironment(Protocol):
     """One environment as pure, jittable functions. Episodes are begun by who calls them.
 
-    Where `spec.max_episode_steps` is a number, `advance` cuts off episodes of that length. A method
-    `draw(observation)`, which need not be there, makes a picture: uint8 `[height, width, 3]`.
+    `advance` cuts off episodes of `spec.max_episode_steps`, if it is a number. It may have a method
+    `draw(observation)`, which makes a picture: uint8 `[height, width, 3]`.
     """
 
     @property
@@ -100,10 +101,7 @@ def _first(environment: PureEnvironment, key: jax.Array, reset_key: jax.Array) -
 
 
 class PureVector:
-    """E pure environments as a `VectorEnvironment`, with their state: for runs on the host.
-
-    The episodes of environment e depend on `seed` and e alone.
-    """
+    """E pure environments as a `VectorEnvironment`, with their state: for runs on the host."""
 
     def __init__(self, environment: PureEnvironment, *, num_envs: int = 1, seed: int = 0) -> None:
         check_numbers(seed, num_envs)
@@ -158,12 +156,9 @@ class PureVector:
     def _timestep(self) -> TimeStep:
         assert self._running is not None
         timestep = TimeStep(*map(np.array, self._running.timestep))
-        check_finite(timestep.reward, timestep.observation, self._num_steps, self._number)
+        name = functools.partial(place, self.spec.observations.shape)
+        check_finite(timestep.reward, timestep.observation, self._num_steps, name)
         return timestep
-
-    def _number(self, index: int) -> str:
-        shape = self.spec.observations.shape
-        return f"{[int(i) for i in np.unravel_index(index, shape)] or ''}"
 
 
 @functools.lru_cache(maxsize=16)  # evaluations make new environments

@@ -36,14 +36,14 @@ BUDGETS = {
     "losses": 1327,
     "networks": 1538,
     "agents": 4897,
-    "environments": 3889,
+    "environments": 3888,
     "replay": 3293,
-    "training": 3871,
-    "device": 867,
+    "training": 3870,
+    "device": 864,
     "evaluation": 2073,
     "command": 2391,
     "launchpad_programs": 3622,
-    "tests": 32292,
+    "tests": 32288,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

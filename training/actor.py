@@ -44,15 +44,9 @@ class Actor:
     ):
         """Begins the actor states; the first step resets the environments, if nothing did before.
 
-        Args:
-          agent: whose `begin` and `explore` are used.
-          environment: E environments, owned by the actor.
-          writer: takes the rows.
-          parameters: whose newest `params` are read at every step.
-          keys: PRNG keys `[E]`, for `agent.begin`.
-          first_id: `actor_id` of the first environment among all of the run.
-          num_actors: environments of the whole run; E if None.
-          episode_metrics: as in `AgentEntry`.
+        There is a PRNG key for each of the E environments, which the actor owns. The newest
+        `params` of the parameters are read at every step. `first_id` is the `actor_id` of the first
+        environment among the run's `num_actors` (E if None). `episode_metrics`: see `AgentEntry`.
         """
         self._environment, self._writer, self._parameters = environment, writer, parameters
         self._client = None if isinstance(parameters, Learner) else parameters

@@ -45,7 +45,20 @@ def given_environments(
         raise ValueError(
             f"environment must be None if num_actors is not 1, got num_actors {config.num_actors}."
         )
-    return as_vector(environment, "environment", num_envs=config.num_envs, seed=config.seed)
+    made = as_vector(environment, "environment", num_envs=config.num_envs, seed=config.seed)
+    try:
+        named = spec_of(config)
+    except (ValueError, ImportError):
+        if config.evaluate_every:
+            raise
+        return made  # of a name that nothing but this run has
+    seen, found = named.observations, made.spec.observations
+    if (found.shape, found.dtype, made.spec.actions) != (seen.shape, seen.dtype, named.actions):
+        raise ValueError(
+            f"environment must be as {config.environment}, in which the run is evaluated, with "
+            f"{seen} and {named.actions}, but it has {found} and {made.spec.actions}."
+        )
+    return made
 
 
 def open_snapshots(

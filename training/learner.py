@@ -185,11 +185,7 @@ class Learner:
         self._updates.compile(self.state, self._replay.shapes, self._per_call)
 
     def step(self, timeout: float = 0.0) -> bool:
-        """One call of updates, if one is due within `timeout` seconds; whether it was.
-
-        Raises:
-          FloatingPointError: the call before gave priorities that are not finite.
-        """
+        """One call of updates, if one is due within `timeout` seconds; whether it was."""
         draw, self._next = self._next or self._wait(timeout), None
         if draw is None:
             self.finish()

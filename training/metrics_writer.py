@@ -59,11 +59,9 @@ class MetricsTable:
         A config.json in the run directory is TensorBoard's hyper-parameters.
 
         `names` are of the columns between the counters and the rates, besides the episodes' two. A
-        resumed run may have more than its file; they are empty in earlier rows.
-
-        Raises:
-          ValueError: a name comes twice or cannot be printed, a new run has a `metrics.csv`, or
-            that of a resumed one has another column; nothing is changed then.
+        resumed run may have more than its file; they are empty in earlier rows. A ValueError says
+        that a name comes twice or cannot be printed, a new run has a `metrics.csv`, or that of a
+        resumed one has another column; nothing is changed then.
         """
         counters = [field.name for field in dataclasses.fields(Counters)]
         self._columns = [*counters, *_EPISODES, *names, *WALL_CLOCK_COLUMNS]

@@ -65,11 +65,9 @@ def read_state(
     """Reads parts of an archive, but for those that it lacks. Checksums are left to `check_sealed`.
 
     Templates, by name, are pytrees like the parts, or their shapes and dtypes; None for bytes, and
-    for pytrees that are read as dictionaries. Without templates, all parts are read.
-
-    Raises:
-      ValueError: the archive is damaged, of another run than `run`, or a part is not like its
-        template. States of earlier versions are of any run.
+    for pytrees that are read as dictionaries. Without templates, all parts are read. A ValueError
+    says that the archive is damaged, of another run than `run`, or that a part is not like its
+    template. States of earlier versions are of any run.
     """
     try:
         with zipfile.ZipFile(source) as archive:

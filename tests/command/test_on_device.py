@@ -20,6 +20,7 @@ from retrax.datatypes import EnvironmentSpec, ReplayConfig
 from retrax.device import loop as device_loop
 from retrax.device import seeds as device_seeds
 from retrax.environments.pure import Transition
+from retrax.environments.pure_tasks import PureMemory
 from retrax.training.config_file import read_config, write_config
 from retrax.training.run_config import RunConfig
 
@@ -152,6 +153,28 @@ def test_seeds_together_are_the_runs_of_each_seed(batches, walks, retrax, tmp_pa
     status, _, error = retrax("train", "--resume", run)
     assert status == 2
     assert "is at 24" in error
+
+
+@pytest.mark.parametrize(
+    ("field", "name"), [("reward", "reward"), ("observation", r"observation\[1\]")]
+)
+def test_numbers_of_an_environment_that_are_not_finite_are_named(
+    tmp_path, monkeypatch, field, name
+):
+    step = PureMemory.step
+
+    def wrong(self, key, state, action):
+        state, transition = step(self, key, state, action)
+        value = getattr(transition, field)
+        bad = jnp.full_like(value, jnp.nan) if field == "reward" else value.at[1].set(jnp.inf)
+        late = jnp.where(state.time == 3, bad, value)
+        return state, transition._replace(**{field: late})
+
+    monkeypatch.setattr(PureMemory, "step", wrong)
+    with pytest.raises(
+        RunFailedError, match=rf": the {name} of environment 0 at step 3 is (nan|inf);"
+    ):
+        train(config(environment="memory,length=7"), tmp_path / "run", plain=True)
 
 
 def test_a_run_that_fails_does_not_end_the_others():

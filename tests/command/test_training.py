@@ -269,6 +269,12 @@ def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(
         ({}, lambda: make("catch", num_envs=3), {}, "environment has 3 environments instead of 2"),
         ({}, lambda: gymnasium.make_vec("CartPole-v1", 3), {}, "environment has 3 environments"),
         ({}, lambda: gymnasium.make("CartPole-v1"), {}, "it is a single TimeLimit: give a vector"),
+        (
+            {},
+            lambda: make("memory", num_envs=2),
+            {},
+            r"must be as catch, .*\(50,\).*, but it has .*",
+        ),
         ({}, lambda: 3, {}, "must be a VectorEnvironment, but it is a int, which has no num_envs"),
         ({}, lambda: make("catch", num_envs=2), {"resume": True}, "must be None if resume is True"),
         (
@@ -282,7 +288,7 @@ def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(
 def test_environments_that_do_not_fit_the_run_are_refused(
     tmp_path, fields, make, options, sentence
 ):
-    config = RunConfig(agent="acer", environment="catch", num_envs=2, **fields)
+    config = RunConfig(agent="acer", num_envs=2, **{"environment": "catch", **fields})
     with pytest.raises(ValueError, match=f"^environment .*{sentence}|^{sentence}"):
         train(config, tmp_path / "run", environment=make(), **options)
     assert not (tmp_path / "run").exists()

@@ -68,6 +68,8 @@ def test_the_interface(id):
         count = environment.spec.actions.num_values
         with pytest.raises(ValueError, match=f"action of environment 1 must be 0 to {count - 1}"):
             environment.step(np.array([0, count]))
+        with pytest.raises(ValueError, match="actions must be integers, got float64"):
+            environment.step(actions[0].astype(float))
     environment.close()
     environment.close()
     for wrong, sentence in (

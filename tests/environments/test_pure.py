@@ -143,20 +143,14 @@ class Returns(PureCartPole):
 
 @pytest.mark.parametrize(
     ("field", "value", "where"),
-    [
-        ("reward", np.nan, "reward"),
-        ("reward", -np.inf, "reward"),
-        ("observation", np.nan, r".*\[0\]"),
-    ],
+    [("reward", np.nan, ""), ("reward", -np.inf, ""), ("observation", np.nan, r"\[0\]")],
 )
 def test_numbers_that_are_not_finite_are_named(field, value, where):
     vector = PureVector(Returns(field=field, value=value), num_envs=2)
     vector.reset()
     for _ in range(2):
         vector.step(np.zeros(2, int))
-    sentence = (
-        rf"^the {where} of environment 0 at step 3 is {value}; it must be finite as a float32"
-    )
+    sentence = rf"^the {field}{where} of environment 0 at step 3 is {value}; it must be finite"
     with pytest.raises(ValueError, match=sentence):
         vector.step(np.zeros(2, int))
 

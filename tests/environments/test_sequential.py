@@ -14,7 +14,6 @@ from stepping import FIRST, LAST, MID
 
 from retrax.datatypes import DEFAULT_LIMIT
 from retrax.environments import gymnasium_adapter, make
-from retrax.environments.arrival import integer_seeds
 from retrax.environments.dm_env_adapter import DmEnvVector
 from retrax.environments.failures import RefusedError
 from retrax.environments.gymnasium_adapter import GymnasiumVector
@@ -212,14 +211,6 @@ def test_each_environment_is_seeded_once_so_that_episodes_differ():
     assert [s[1:] for s in seeds] == [[None, None]] * 2
     assert len({s[0] for s in seeds}) == 2
     assert all(isinstance(s[0], int) and s[0] >= 0 for s in seeds)
-
-
-def test_mujoco_tasks_begin_as_gymnasium_says():
-    pytest.importorskip("mujoco", reason="the mujoco extra is not installed")
-    first = make("Hopper-v5", num_envs=2, seed=0).reset().observation
-    seen, _ = gymnasium.make("Hopper-v5").reset(seed=int(integer_seeds(0, 2)[1]))
-    assert seen.dtype == np.float64
-    np.testing.assert_array_equal(first[1], seen.astype(np.float32))
 
 
 def test_rendering_without_its_render_mode_says_what_to_do():
