@@ -38,7 +38,7 @@ BUDGETS = {
     "agents": 4897,
     "environments": 3888,
     "replay": 3293,
-    "training": 3870,
+    "training": 3869,
     "device": 864,
     "evaluation": 2073,
     "command": 2391,

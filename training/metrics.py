@@ -120,10 +120,9 @@ class Rate:
 
 
 class EqualReturns:
-    """Says once that no reward has told an agent yet which actions are better."""
+    """Says once, in a run from `start` to `steps`, that no reward distinguishes good actions."""
 
     def __init__(self, steps: int, *, start: int = 0) -> None:
-        """Takes the run's last step, and the step from which it is resumed."""
         self._tenth = steps / 10
         self._is_over = start > self._tenth
         self._returns: list[float] = []
