@@ -65,9 +65,7 @@ class Packing:
 class TreePacking:
     """Packs single trees of arrays, not as pickles, which run code of whoever sends them.
 
-    Attributes:
-      like: shapes and dtypes of the arrays.
-      num_bytes: of `pack`: a hash of names, dtypes and shapes, then the values.
+    A hash of names, dtypes and shapes comes before the values: `num_bytes` together.
     """
 
     def __init__(self, what: str, like: Any):
@@ -140,6 +138,7 @@ class SequencePacking:
         cut = (sequence.length, sequence.period, sequence.crosses_episodes, sequence.frame_stack)
         layouts = [part.layout for part in self.parts]
         self.layout = hashlib.sha256(str((layouts, cut)).encode()).hexdigest()[:8]
+        self._known: dict[int, Any] = {}  # by the batch, see `_arrays`
 
     def pack(self, rows: Row) -> list[np.ndarray]:
         """Packs rows `[n, ...]`, all extras included; each part as `Packing.pack`."""
@@ -163,10 +162,7 @@ class SequencePacking:
         return rows["is_first"], rows["is_last"]
 
     def mask(self, packed: np.ndarray) -> np.ndarray:
-        """The mask `[B, T+1]` of packed rows, uint8 `[B, before + T+1, bytes]`.
-
-        False after the last row of an episode that sequences must not cross.
-        """
+        """The mask `[B, T+1]` of rows `[B, before + T+1, bytes]`: False behind ends not crossed."""
         is_last = self.flags(packed[:, self.before :])[1]
         if self.sequence.crosses_episodes:
             return np.ones(is_last.shape, bool)
@@ -198,7 +194,7 @@ class SequencePacking:
 
     def draw_bytes(self, batch: int) -> int:
         """Bytes of a draw of B sequences."""
-        return sum(_aligned(dtype, shape) for dtype, shape in self._arrays(batch))
+        return self._arrays(batch)[1]
 
     def read_draws(self, data: np.ndarray) -> list[PackedDraw]:
         """The draws in a buffer; ValueError if it has another size than their headers say."""
@@ -216,29 +212,33 @@ class SequencePacking:
         return Sample(rows, draw.weights, mask)
 
     def _views(self, data: np.ndarray, batch: int) -> PackedDraw:
-        if len(data) != self.draw_bytes(batch):
+        arrays, size = self._arrays(batch)
+        if len(data) != size:
             raise ValueError(
-                f"A draw of {batch} sequences has {self.draw_bytes(batch)} bytes, got {len(data)}: "
-                "learner and replay need the same agent, environment and config."
+                f"A draw of {batch} sequences has {size} bytes, got {len(data)}: learner and "
+                "replay need the same agent, environment and config."
             )
-        views, begin = [], 0
-        for dtype, shape in self._arrays(batch):
-            size = math.prod(shape) * np.dtype(dtype).itemsize
-            views.append(data[begin : begin + size].view(dtype).reshape(shape))
-            begin += _aligned(dtype, shape)
+        views = [data[at].view(dtype).reshape(shape) for dtype, shape, at in arrays]
         header, keys, weights, *parts = views
         return PackedDraw(data, header, keys, weights, parts)
 
-    def _arrays(self, batch: int) -> list[tuple[Any, tuple[int, ...]]]:
-        """Dtypes and shapes of a draw's header, keys, weights and parts."""
-        parts = [(np.uint8, shape) for shape in self.shapes(batch)]
-        return [(np.int64, (_HEADER,)), (np.int64, (3, batch)), (np.float32, (batch,)), *parts]
+    def _arrays(self, batch: int) -> tuple[list[tuple[Any, tuple[int, ...], slice]], int]:
+        """Dtypes, shapes and bytes of a draw's header, keys, weights and parts; bytes in all."""
+        if batch not in self._known:
+            found, begin = [], 0
+            parts = [(np.uint8, shape) for shape in self.shapes(batch)]
+            kinds: list[Any] = [
+                (np.int64, (_HEADER,)),
+                (np.int64, (3, batch)),
+                (np.float32, (batch,)),
+            ]
+            for dtype, shape in [*kinds, *parts]:
+                end = begin + math.prod(shape) * np.dtype(dtype).itemsize
+                found.append((dtype, shape, slice(begin, end)))
+                begin = -(-end // _ALIGNMENT) * _ALIGNMENT
+            self._known[batch] = found, begin
+        return self._known[batch]
 
     def _split(self, row: Row) -> list[Any]:
         names = self.sequence.first_row_extras
         return list(split_extras(row, names)) if names else [row]
-
-
-def _aligned(dtype: Any, shape: tuple[int, ...]) -> int:
-    """Bytes of an array and of the gap behind it."""
-    return -(-math.prod(shape) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT

@@ -109,10 +109,10 @@ class TreeSelector:
     def insert(self, slots: np.ndarray) -> None:
         """Makes slots present and new, whether or not they were present before."""
         slots = self._checked(slots)
-        slots = slots[self._last(slots)]
-        is_known = self._kind != "contextual"
-        powers = self._powers(np.full(slots.shape, self._largest)) if is_known else None
-        self._tree.assign(slots, True, powers)
+        if self._kind == "contextual":
+            self._tree.assign(slots[self._last(slots)], True, None)
+        else:
+            self._tree.assign(slots, True, self._powers(np.full(slots.shape, self._largest)))
 
     def remove(self, slots: np.ndarray) -> None:
         """Makes slots absent; ValueError if one is absent or repeated."""
