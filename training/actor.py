@@ -135,7 +135,7 @@ class Actor:
         return np.asarray(action)
 
     def observe(self, timestep: TimeStep) -> None:
-        """Takes the time steps `[E, ...]` that follow a decision, or that begin episodes."""
+        """The time steps `[E, ...]` that follow a decision, or that begin episodes."""
         self._timestep = timestep
         _, returns, lengths = self._running.add(timestep)
         self._note({"return": returns, "length": lengths})

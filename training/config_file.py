@@ -173,7 +173,7 @@ class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
     # flock: a lock of lockf does not keep out threads, and is lost when any file of it is closed.
 
     def __init__(self, directory: Path):
-        """Takes the lock at once if the directory exists; if not, `acquire` makes it later."""
+        """Locks at once if the directory exists; if not, `acquire` makes it later."""
         self._directory, self._path = directory, directory / LOCK
         self._file: int | None = None
         self._is_new = not directory.is_dir()

@@ -15,7 +15,7 @@ _run: contextvars.ContextVar[object] = contextvars.ContextVar("run", default=Non
 
 
 class _RunHandler(logging.Handler):
-    """Takes the records of a run's context, and those of contexts that have no run."""
+    """Gets the records of a run's context, and those of contexts that have no run."""
 
     def __init__(self, run: object, layout: str):
         super().__init__()

@@ -121,16 +121,27 @@ def noisy(spec):
     return agent._replace(sequence=dataclasses.replace(agent.sequence, crosses_episodes=True))
 
 
-def test_order_of_events():
-    events = []
-    loop, _ = make_loop(events=events)
+UPDATE = ["draw", "set_priorities"]
+
+
+@pytest.mark.parametrize(
+    ("acting_steps_per_update", "updates"),
+    [
+        # 12 rows: learning may begin, but no update is due yet; 15 and 18 steps, 3 and 6 since.
+        (4.0, [[], [], UPDATE]),
+        # 3 updates a step: batches are drawn ahead, but never over an acting step.
+        (1.0, [[], *[["draw", *UPDATE, *UPDATE, "set_priorities"]] * 2]),
+    ],
+)
+def test_order_of_events(acting_steps_per_update, updates):
+    events, replay = [], make_replay(acting_steps_per_update=acting_steps_per_update)
+    loop, _ = make_loop(replay=replay, events=events)
     advance(loop, 3)
     assert events == ["reset", *["add_packed", "step"] * 3]
-    events.clear()
-    loop.advance()  # 12 rows: learning may begin, but no update is due yet
-    loop.advance()  # 15 steps, 3 since learning began
-    loop.advance()  # 18 steps, 6 since
-    assert events == [*["add_packed", "step"] * 3, "draw", "set_priorities"]
+    for made in updates:
+        events.clear()
+        loop.advance()
+        assert events == ["add_packed", "step", *made]
 
 
 def test_episode_metrics_are_read_on_an_episodes_last_row():
@@ -142,17 +153,6 @@ def test_episode_metrics_are_read_on_an_episodes_last_row():
     loop, _ = make_loop(constant_agent(explore=act), episode_metrics=("seen",))
     assert "episode_seen" not in advance(loop, 9).flush()[0]
     assert advance(loop, 12).flush()[0]["episode_seen"] == (10 + 20) / 2
-
-
-def test_batches_in_a_row_are_drawn_ahead_but_never_over_an_acting_step():
-    events = []
-    loop, _ = make_loop(replay=make_replay(acting_steps_per_update=1.0), events=events)
-    advance(loop, 4)
-    for _ in range(2):  # 3 steps, 3 updates
-        events.clear()
-        loop.advance()
-        learning = ["draw", *["draw", "set_priorities"] * 2, "set_priorities"]
-        assert events == ["add_packed", "step", *learning]
 
 
 @pytest.mark.parametrize("acting_steps_per_update", [0.5, 1.0, 4.0, 7.5])
