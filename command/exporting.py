@@ -39,7 +39,7 @@ def export(
     snapshot: int | str = "newest",
     platforms: Sequence[Platform] = PLATFORMS,
 ) -> Path:
-    """Writes the trained agent of a run as plain files that act without retrax.
+    """Writes the trained agent of a run, whole or not at all, as files that act without retrax.
 
     Args:
       run: the run directory.
@@ -48,13 +48,9 @@ def export(
       snapshot: `newest`, a number of steps, or `best`: see `retrax evaluate`.
       platforms: where the functions can run: at least one of cpu, cuda, rocm, tpu.
 
-    Returns:
-      The directory, which is written whole or not at all.
-
     Raises:
       ValueError: the output is a file or not empty, a platform is unknown or lacks what the agent
         needs; or see `load_agent`.
-      OSError: the files cannot be written.
     """
     run, output = Path(run).absolute(), Path(output)
     _check(output, platforms)

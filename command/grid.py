@@ -117,11 +117,7 @@ class GridState(NamedTuple):
 def run_shown(
     cells: Sequence[Cell], *, jobs: int, directory: Path, plain: bool
 ) -> tuple[GridState, bool]:
-    """Runs what is missing with its progress on the screen, and prints what failed.
-
-    Returns:
-      Its end, and whether Ctrl-C stopped it, with snapshots.
-    """
+    """Runs what is missing, shown on the screen; its end, and whether Ctrl-C stopped it."""
     logs = directory / "logs"
     with stop_on_signals() as stop, _screen(cells, plain=plain) as show:
         end = run_grid(cells, jobs=jobs, logs=logs, stop=stop, show=show)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .. import __version__
 from ..basics.imports import registered_names
-from ..basics.sentences import did_you_mean
+from ..basics.sentences import did_you_mean, reason
 
 _USAGE = f"""\
 retrax {__version__}: agents as pure JAX functions
@@ -66,9 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, ImportError, OSError) as error:
         return _refuse(str(error))
     except Exception as error:
-        if not type(error).__module__.startswith("gymnasium"):
-            raise
-        return _refuse(str(error))  # an environment lacks a library
+        if type(error).__module__.startswith("gymnasium"):
+            return _refuse(str(error))  # an environment lacks a library
+        if sentence := _without_devices():
+            return _refuse(sentence)
+        raise
     except KeyboardInterrupt:
         return _refuse("Interrupted.", _INTERRUPTED)
 
@@ -84,6 +86,17 @@ def _run(command: str, arguments: list[str]) -> int:
     if isinstance(found, Path):
         print(found)
     return found if isinstance(found, int) else 0
+
+
+def _without_devices() -> str:
+    """Why JAX has no device in this process; "" if it has, or was not asked for one."""
+    try:
+        if "jax" in sys.modules:
+            sys.modules["jax"].devices()
+    except Exception as error:  # an AssertionError without words is one of them
+        named = os.environ.get("JAX_PLATFORMS", "")
+        return f"JAX has no device with JAX_PLATFORMS={named!r} ({reason(error)}): leave it out."
+    return ""
 
 
 def _refuse(sentence: str, status: int = 2) -> int:

@@ -96,10 +96,6 @@ def parse_run(
     Returns:
       The parsed arguments; the run, with its preset; its directory, absolute; and the spec of its
       environment, None if it is resumed.
-
-    Raises:
-      ValueError: one sentence about what is wrong.
-      SystemExit: after help was printed.
     """
     here = Path.cwd()  # an environment may change it
     agent, words = "", list(arguments)

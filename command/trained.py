@@ -59,8 +59,7 @@ def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
       snapshot: `newest`, a number of steps, or `best`: the best parameters that were evaluated.
 
     Raises:
-      ValueError: the directory holds no run, or no such snapshot, or its agent or environment
-        cannot be found.
+      ValueError: there is no run, no such snapshot, or its agent or environment is missing.
     """
     run = Path(run).absolute()  # the environment may change the working directory
     config = read_config(run)

@@ -4,6 +4,7 @@ dm_control is imported when the first task is made or listed: that takes about a
 """
 
 import contextlib
+import importlib.metadata
 import math
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from ..datatypes import DEFAULT_LIMIT
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
+from .failures import one_sentence
 from .mujoco import MujocoState, choose_backend, drawing
 from .plain_data import Attributes
 from .switches import CONTROL_PREFIX
@@ -55,15 +57,15 @@ class ControlSuite(DmEnvVector):
             raise ValueError(f"time_limit must be positive, got {time_limit}.")
         limits = {} if time_limit is None else {"time_limit": time_limit}
         seeds, suite = integer_seeds(seed, num_envs), _suite()
-        environments = [
-            suite.load(domain, task, task_kwargs={"random": int(s), **limits}) for s in seeds
-        ]
+        found = f"MuJoCo {importlib.metadata.version('mujoco')} (dm_control needs one below 4)"
+        with one_sentence(f"{CONTROL_PREFIX}{domain}/{task} cannot be made with {found}"):
+            kwargs = [{"random": int(s), **limits} for s in seeds]
+            environments = [suite.load(domain, task, task_kwargs=each) for each in kwargs]
         steps = math.ceil((time_limit or 0.0) / environments[0].control_timestep())
         super().__init__(environments, max_episode_steps=max(steps, DEFAULT_LIMIT))
         self._drawn = (domain, task) == _DRAWN
-        self._simulations = [
-            MujocoState(one.physics.model.ptr, one.physics.data.ptr) for one in environments
-        ]
+        each = [one.physics for one in environments]
+        self._simulations = [MujocoState(one.model.ptr, one.data.ptr) for one in each]
 
     def render(self) -> np.ndarray:
         """A picture of the first environment by its first camera: uint8 `[480, 480, 3]`."""
@@ -90,9 +92,7 @@ class ControlSuite(DmEnvVector):
 
 def tasks() -> dict[str, tuple[str, str]]:
     """All tasks, from an id to domain and task; an ImportError without dm_control."""
-    return {
-        f"{CONTROL_PREFIX}{domain}/{task}": (domain, task) for domain, task in _suite().ALL_TASKS
-    }
+    return {f"{CONTROL_PREFIX}{'/'.join(names)}": names for names in _suite().ALL_TASKS}
 
 
 def _suite() -> Any:

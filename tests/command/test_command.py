@@ -252,6 +252,17 @@ def test_an_environment_that_lacks_a_library(refused, monkeypatch):
     assert refused(*CATCH.split()) == "retrax: Box2D is not installed\n"
 
 
+@pytest.mark.parametrize("platform", ["cuda", "tpu", "nonsense"])
+def test_a_device_that_is_not_there(tmp_path, platform):
+    program = f"from retrax.command.main import main; exit(main({CATCH.split()}))"
+    command = [sys.executable, "-c", program]
+    options = {"env": {**os.environ, "JAX_PLATFORMS": platform}, "cwd": tmp_path, "timeout": 120}
+    done = subprocess.run(command, **options, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert f"JAX has no device with JAX_PLATFORMS='{platform}' (" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_errors_in_the_library_keep_their_traceback(monkeypatch):
     def make(*arguments, **options):
         raise AttributeError("ours")

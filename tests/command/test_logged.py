@@ -263,14 +263,8 @@ def refuse(data, sentence, agent="reactor"):
         ({"actions": [0.5] * 3}, "the actions of episode 1 must be integers, got float64."),
         ({"actions": []}, ALL + "0"),
         ({"terminations": [True, False, True]}, ALL + "3"),
-        (
-            {"rewards": [0, np.nan, 0]},
-            "rewards of episode 1 must be finite numbers as float32, got",
-        ),
-        (
-            {"rewards": [0, 1, 1e39]},
-            "rewards of episode 1 must be finite numbers as float32, got 1",
-        ),
+        ({"rewards": [0, np.nan, 0]}, "rewards of episode 1 must be finite numbers as float32, go"),
+        ({"rewards": [0, 1, 1e39]}, "rewards of episode 1 must be finite numbers as float32, got"),
         ({"rewards": [0, -1e40, 0]}, "must be finite numbers as float32, got -1e+40."),
         ({"rewards": [*"abc"]}, "the rewards of episode 1 must be finite numbers, got <U1."),
         ({"rewards": [0, [1], 0]}, "the rewards of episode 1 must be finite numbers, got object."),
@@ -278,10 +272,7 @@ def refuse(data, sentence, agent="reactor"):
         ({"extras": {"mu": [[1e39, 0]] * 3}}, "the extra mu of episode 1 must be finite numbers a"),
         ({"extras": {"mu": [["a", "b"]] * 3}}, "extra mu of episode 1 must be finite numbers, got"),
         ({"extras": {"mu": np.ones(3)}}, "the extra mu of episode 1 must be [3, 2], got [3]."),
-        (
-            {"extras": {"mu": np.ones((3, 2))}},
-            "mu of episode 1 must be probabilities that sum to 1 and are above 0 for the actions",
-        ),
+        ({"extras": {"mu": np.ones((3, 2))}}, "mu of episode 1 must be probabilities that sum to"),
     ],
 )
 def test_data_that_do_not_fit_are_one_sentence(change, sentence):

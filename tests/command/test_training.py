@@ -263,6 +263,9 @@ def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(
     assert err.splitlines()[-1].startswith("retrax: The run failed at 0 steps: something (trace")
 
 
+TWO = {"num_actors": 2, "actor_update_period": 10}
+
+
 @pytest.mark.parametrize(
     ("fields", "make", "options", "sentence"),
     [
@@ -277,12 +280,7 @@ def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(
         ),
         ({}, lambda: 3, {}, "must be a VectorEnvironment, but it is a int, which has no num_envs"),
         ({}, lambda: make("catch", num_envs=2), {"resume": True}, "must be None if resume is True"),
-        (
-            {"num_actors": 2, "actor_update_period": 10},
-            lambda: make("catch", num_envs=2),
-            {},
-            "must be None if num_actors is not 1, got num_actors 2",
-        ),
+        (TWO, lambda: make("catch", num_envs=2), {}, "must be None if num_actors is not 1, got nu"),
     ],
 )
 def test_environments_that_do_not_fit_the_run_are_refused(

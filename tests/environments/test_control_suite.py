@@ -183,3 +183,14 @@ def test_without_opengl_everything_but_drawing_works(backend, code):
     said = in_a_process(backend, code)
     assert said.startswith(f"MuJoCo cannot draw with MUJOCO_GL={backend} (")
     assert "MUJOCO_GL=egl before Python starts" in said
+
+
+def test_another_mujoco_is_named(monkeypatch):
+    def load(*arguments, **options):
+        raise AttributeError("'MjModel' object has no attribute 'flex_vertedge'")
+
+    monkeypatch.setattr(suite, "load", load)
+    with pytest.raises(
+        ValueError, match=r"cannot be made with MuJoCo \d.* \(dm_control needs one b"
+    ):
+        make("dm_control:cartpole/swingup")
