@@ -15,15 +15,6 @@ from ..basics.sentences import reason
 
 BSUITE = "bsuite"
 _DATA = Path(__file__).parent / "data"
-_ABOUT = {
-    "atari": "three games, sticky actions as in dopamine; 1 is human play",
-    "atari5": "five games that predict the median of 57 (Aitchison et al. 2023)",
-    BSUITE: "the first, middle and last id of ten of bsuite's experiments (Osband et al. 2020); 1 "
-    "is about the best return; bsuite's own scores stand beside that",
-    "classic": "Gymnasium's classic control, and LunarLander; 1 is the return that solves a task",
-    "control": "18 tasks of the DeepMind Control Suite, from state; 1 is a return of 1000",
-    "minatar": "five small games (Young and Tian 2019), all actions; 1 is DQN's after 5M frames",
-}
 
 
 class Published(NamedTuple):
@@ -97,13 +88,15 @@ def suites() -> dict[str, Suite]:
         steps = int(row["steps"]) if row["steps"] else None
         score = Published(row["algorithm"], steps, float(row["score"]))
         published.setdefault((row["suite"], row["task"]), []).append(score)
-    tasks: dict[str, list[Task]] = {name: [] for name in _ABOUT}
+    tasks: dict[str, list[Task]] = {}
     for row in read_rows(_DATA / "suite_tasks.csv"):
         suite, name = row["suite"], row["task"]
         numbers = int(row["steps"]), int(row["episodes"]), float(row["low"]), float(row["high"])
         others = tuple(published.get((suite, name), []))
-        tasks[suite].append(Task(name, row["environment"], *numbers, others))
-    return {name: Suite(name, about, tuple(tasks[name])) for name, about in _ABOUT.items()}
+        task = Task(name, row["environment"], *numbers, others)
+        tasks.setdefault(suite, []).append(task)
+    about = {row["suite"]: row["about"] for row in read_rows(_DATA / "suites.csv")}
+    return {name: Suite(name, text, tuple(tasks[name])) for name, text in about.items()}
 
 
 def find_suite(name: str) -> Suite:

@@ -40,10 +40,10 @@ BUDGETS = {
     "replay": 3293,
     "training": 3869,
     "device": 864,
-    "evaluation": 2073,
+    "evaluation": 2042,
     "command": 2391,
     "launchpad_programs": 3622,
-    "tests": 32287,
+    "tests": 32277,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

@@ -4,19 +4,9 @@
 of each algorithm (median, mean rank, Elo ...) beside the papers' values, `plot_scores` plots them.
 """
 
-from .charts import plot_scores
-from .scores import GAMES, REGIMES, ale_id, game_slug, load_headlines, load_scores, read_scores
-from .table import (
-    Entry,
-    Summary,
-    Table,
-    count_wins,
-    elo,
-    human_normalised,
-    make_table,
-    mean_rank,
-    summarise,
-)
+from .charts import *
+from .scores import *
+from .table import *
 
 __all__ = [
     "GAMES",

@@ -14,23 +14,15 @@ import numpy as np
 from ...basics.sentences import did_you_mean
 from ..suites import read_rows
 
-_SLUGS = """
-alien amidar assault asterix asteroids atlantis bank-heist battle-zone beam-rider berzerk
-bowling boxing breakout centipede chopper-command crazy-climber defender demon-attack
-double-dunk enduro fishing-derby freeway frostbite gopher gravitar hero ice-hockey jamesbond
-kangaroo krull kung-fu-master montezuma-revenge ms-pacman name-this-game phoenix pitfall pong
-private-eye qbert riverraid road-runner robotank seaquest skiing solaris space-invaders
-star-gunner surround tennis time-pilot tutankham up-n-down venture video-pinball wizard-of-wor
-yars-revenge zaxxon
-"""
-GAMES = tuple(_SLUGS.split())  # all arrays of scores in this package have this order
+_DATA = Path(__file__).parents[1] / "data"
+_PUBLISHED = read_rows(_DATA / "atari57_scores.csv")
+GAMES = tuple(sorted({row["game"] for row in _PUBLISHED}))  # the order of all arrays of scores
 _IDS = {slug: f"ALE/{slug.title().replace('-', '')}-v5" for slug in GAMES}
 # How an episode begins: after 0 to 30 no-ops, or in a state that a human player reached.
 REGIMES = ("noop", "human_start")
 # Scores from saved states are compared with human starts, whose states were never published.
 _COUNTS_AS = {"noop": "noop", "human_start": "human_start", "states": "human_start"}
 _COLUMNS = ("algorithm", "regime", "game", "seed", "score")
-_DATA = Path(__file__).parents[1] / "data"
 
 
 def ale_id(slug: str) -> str:
@@ -61,7 +53,7 @@ def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
     if regime not in REGIMES:
         raise ValueError(f"regime must be one of {', '.join(REGIMES)}, got {regime!r}.")
     scores: dict[str, np.ndarray] = {}
-    for row in read_rows(_DATA / "atari57_scores.csv"):
+    for row in _PUBLISHED:
         if row["regime"] == regime:
             found = scores.setdefault(row["algorithm"], np.full(len(GAMES), np.nan))
             found[GAMES.index(row["game"])] = float(row["score"])
