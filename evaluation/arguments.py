@@ -70,6 +70,6 @@ def _test(hint: Any, bounds: Any = None) -> tuple[Callable[[Any], bool], str]:
         if bounds is None or hint is not int:
             return is_one, words
         return lambda value: is_one(value) and value in bounds, f"{words} {bounds}"
-    if isinstance(hint, type) and hint is not Any:
+    if isinstance(hint, type) and get_origin(hint) is None and hint is not Any:
         return lambda value: isinstance(value, hint), f"of type {hint.__name__}"
     return lambda value: True, ""
