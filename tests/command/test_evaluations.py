@@ -15,21 +15,16 @@ import jax.numpy as jnp
 import noisy_agent
 import numpy as np
 import pytest
+from node_fakes import acting_agent
 from run_files import rows, snapshots, write_untrained_run
 
-from retrax.agents.base import Agent, Decision
+from retrax.agents.base import Decision
 from retrax.agents.entry import AgentEntry
 from retrax.command.main import main
 from retrax.command.trained import evaluate, evaluate_arms, load_agent
-from retrax.datatypes import SequenceSpec
 from retrax.environments import from_gymnasium_vector, make
-from retrax.evaluation import plots, statistics
-from retrax.evaluation.evaluations import (
-    Evaluation,
-    PeriodicEvaluation,
-    begin_states,
-    run_episodes,
-)
+from retrax.evaluation import Evaluation, plots, run_episodes, statistics
+from retrax.evaluation.evaluations import PeriodicEvaluation, begin_states
 from retrax.training.run_config import Purpose, RunConfig, derive_seed
 from retrax.training.snapshots import BestParameters, Snapshots
 from retrax.training.state_file import read_state
@@ -142,15 +137,8 @@ def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated, which):
 
 
 def test_an_evaluation_starts_from_what_the_actors_have_learned(monkeypatch):
-    agent = Agent(
-        init=None,
-        acting_params=None,
-        begin=lambda key, actor_id, num_actors: jnp.int32(0),
-        explore=None,
-        exploit=lambda params, state, _: Decision(jnp.int32(1), {"seven": state == 7}, state),
-        gradients=None,
-        apply=None,
-        sequence=SequenceSpec(length=2),
+    agent = acting_agent(
+        lambda params, state, _: Decision(jnp.int32(1), {"seven": state == 7}, state)
     )
     fields = {"make_agent": None, "Config": int, "presets": {"a": int}}
     entry = AgentEntry(name="a", evaluation_modes=("seven",), **fields)
