@@ -40,6 +40,7 @@ _DEATHS = {  # from what Ray says
     "node has died": "was lost with its host",
     "worker process has died": "was killed",
     "killed by `ray.kill`": "was killed",
+    "owner has died": "was lost with Ray on this machine",
 }
 _log = logging.getLogger("retrax")
 
@@ -106,7 +107,8 @@ class RayNode(RunningNode):
     def ended(self) -> str:
         """As `RunningNode.ended`."""
         if not self._how:
-            self._connection.ask(self._poll)
+            ending = self._connection.ask(lambda: _ending(self._result))
+            self._how, self._traceback = ending or ("", "")
         if self._connection.lost and self._how != "done":
             return self._connection.lost
         if self._how not in ("", "done") and self._failures > 1:
@@ -128,9 +130,6 @@ class RayNode(RunningNode):
     def traceback(self) -> str:
         """The first of a row of failures."""
         return self._first[1] or self._traceback
-
-    def _poll(self) -> None:
-        self._how, self._traceback = _ending(self._result)
 
     def _revive(self) -> bool:
         is_stable = time.monotonic() - self._started > _STABLE_SECONDS
@@ -278,7 +277,10 @@ class Host:
         """
         try:
             if self._is_home:
-                _redirect_output(log)
+                log.parent.mkdir(parents=True, exist_ok=True)
+                with log.open("ab") as file:
+                    os.dup2(file.fileno(), 1)
+                    os.dup2(file.fileno(), 2)
             spec, config = cloudpickle.loads(pickled)
             _add_nice(spec.kind.nice)
             stop = self._stop
@@ -338,13 +340,6 @@ class RayPeer(RemotePeer):
         if answer.traceback:
             raise RuntimeError(f"{self.title} refused a call: {answer.traceback}")
         raise Starting(f"{self.title} starts.")
-
-
-def _redirect_output(log: Path) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
 
 
 def _add_nice(nice: int) -> None:

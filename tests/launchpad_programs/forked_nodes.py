@@ -40,7 +40,9 @@ def main(directory):
     flags.FLAGS(["nodes"])
     launcher, ends = os.getpid(), {}
     with dies_with_launcher():
-        WorkerManager().process_worker("imports", [sys.executable, "-c", "input()"])
+        WorkerManager().process_worker(
+            "imports", [sys.executable, "-c", "import time; time.sleep(60)"]
+        )
     for label in ("learner", "actor", "late", "stuck", "fails", "returns"):
         if not (child := os.fork()):
             live(label, directory, launcher)

@@ -52,12 +52,8 @@ def has_ended(process):
 def test_processes_of_nodes(tmp_path):
     """Signals of a terminal are the launcher's; a node's end has a status; none outlives it."""
     script = pathlib.Path(__file__).with_name("forked_nodes.py")
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", script, tmp_path],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as launcher:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-Wignore", script, tmp_path], **pipes) as launcher:
         try:
             assert ast.literal_eval(launcher.stdout.readline()) == {"fails": 1, "returns": 0}
             wait_for(lambda: all((tmp_path / x).exists() for x in ("learner", "actor", "stuck")))

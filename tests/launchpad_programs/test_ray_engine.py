@@ -122,6 +122,7 @@ def test_a_node_that_dies_of_each_save_fails_too_often(nodes):
         ("The actor is dead because its worker process has died. End of file.", "was killed"),
         ("The actor is dead because it was killed by `ray.kill`.", "was killed"),
         ("The actor is dead because its node has died.", "was lost with its host"),
+        ("It is dead because its owner has died.", "was lost with Ray on this machine"),
         ("Not schedulable:\n\tno host.", "failed in Ray (Not schedulable: no host)"),
     ],
 )
