@@ -119,6 +119,19 @@ class BatchReplay:
         pass
 
 
+class Logger:
+    """One of Acme, which keeps what it is given."""
+
+    def __init__(self):
+        self.data, self.closed = [], False
+
+    def write(self, data):
+        self.data.append(data)
+
+    def close(self):
+        self.closed = True
+
+
 class Clock:
     """In place of `time`, and of a stop event that is set at a given time: waits take no time."""
 

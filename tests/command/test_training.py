@@ -92,12 +92,6 @@ def test_tensorboard_has_the_names_of_the_csv(finished):
     assert found == {name: count for name, count in counted.items() if count}
 
 
-def test_the_same_command_gives_the_same_run(finished, tiny, retrax, tmp_path):
-    status, _, _ = retrax(*tiny, "--run-directory", tmp_path / "again")
-    assert status == 0
-    check_equal(tmp_path / "again", finished)
-
-
 def test_a_damaged_snapshot_is_not_evaluated_and_a_resumed_run_goes_back(run, finished, retrax):
     path = run / "snapshots" / "240.npz"
     path.write_bytes(path.read_bytes()[:20])
@@ -113,15 +107,6 @@ def test_a_damaged_snapshot_is_not_evaluated_and_a_resumed_run_goes_back(run, fi
     assert retrax("evaluate", run, "--episodes", "1")[0] == 0
     assert snapshots(run) == [160, 240]
     assert len(rows(run)) == len(rows(finished))
-
-
-def test_a_run_without_metrics_is_resumed(run, retrax):
-    (run / "metrics.csv").unlink()
-    status, _, err = retrax("train", "--resume", run, "--steps", 280)
-    assert status == 0
-    sentence = f"{run / 'metrics.csv'} was missing or empty: it starts again"
-    assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
-    assert [row["steps"] for row in rows(run)] == ["280"]
 
 
 def test_a_run_without_a_snapshot_starts_from_the_beginning(finished, run, tiny, retrax):

@@ -172,7 +172,7 @@ def test_a_gymnasium_id_comes_before_an_attribute(here):
         ("number", "a gymnasium.Env or a dm_env.Environment; the type of its result is int"),
         (
             "bad_vector",
-            "the result of .*:bad_vector must have 2 environments .*, but it is a single Walk: ",
+            "result of .*:bad_vector must have 2 environments .*, but it is a single Walk",
         ),
         ("one_vector", "the result of custom_envs:one_vector has 1 environments instead of 2"),
     ],

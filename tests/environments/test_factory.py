@@ -96,9 +96,7 @@ def test_unknown_ids_are_refused_with_the_nearest(id, nearest):
 
 
 def test_an_id_like_no_other_is_refused_with_the_way_to_the_list():
-    with pytest.raises(
-        ValueError, match=r"unknown environment 'zzzzzz': see known_environments\(\)"
-    ):
+    with pytest.raises(ValueError, match=r"unknown environment 'zzzzzz': see known_environments"):
         make("zzzzzz")
 
 

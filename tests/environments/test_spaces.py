@@ -197,12 +197,7 @@ BOUNDED = specs.BoundedArray((2,), np.float64, 0, 1)
         (NESTED, {"goal": ZEROS - 2, "arm": (ZEROS, 1)}, "['goal']", "is array([-2., -2.]"),
         (NESTED, {"goal": ZEROS, "arm": (ZEROS + 2, 1)}, "['arm'][0]", "is array([2., 2.]"),
         (IMAGE, np.zeros((2, 3), np.int64), "", "is array([[0, 0, 0], [0, 0, 0]]) (int64)"),
-        (
-            BOUNDED,
-            np.array([0, 1.5]),
-            "",
-            "is array([0. , 1.5]) (float64), which is not in Bounded",
-        ),
+        (BOUNDED, np.array([0, 1.5]), "", "is array([0. , 1.5]) (float64), which is not in Bound"),
         (BOUNDED, ZEROS, "", "is array([0., 0.], dtype=float32)"),
     ],
 )

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from dm_env import specs, test_utils
+from node_fakes import Logger
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
@@ -44,17 +45,6 @@ class Recorder:
         self.priorities.append(new_priority)
 
 
-class Memory(loggers.Logger):
-    def __init__(self):
-        self.data, self.closed = [], False
-
-    def write(self, data):
-        self.data.append(data)
-
-    def close(self):
-        self.closed = True
-
-
 @pytest.fixture
 def parts():
     """An actor on one environment, and what it reads and writes."""
@@ -75,7 +65,7 @@ def parts():
 
 
 def test_it_writes_what_happened_on_every_time_step_last_ones_too(parts):
-    counter, logger = counting.Counter(), Memory()
+    counter, logger = counting.Counter(), Logger()
     loop = acme.EnvironmentLoop(
         parts.single, AgentActor(parts.actor), counter=counter, logger=logger
     )
@@ -136,7 +126,7 @@ def test_time_steps_of_dm_envs_own_helpers_are_cast(parts):
 
 
 def test_a_loop_of_a_program_waits_before_every_step(parts):
-    granted, logger, made = iter(range(20)), Memory(), []
+    granted, logger, made = iter(range(20)), Logger(), []
 
     def before_step():
         if next(granted, None) is None:

@@ -1,42 +1,26 @@
 """The actor's node by hand: no Launchpad, no processes, stand-ins for the other nodes."""
 
-import dm_env
 import jax
 import numpy as np
 import pytest
 from node_fakes import Counter, DirectPeers, Parameters, acting_agent
 from program_configs import make_config
+from scripted import Scripted
 
 from retrax.agents.base import Decision
-from retrax.datatypes import EnvironmentSpec
+from retrax.environments import make
 from retrax.launchpad_programs.actor import ActorNode
 from retrax.replay.interface import Stopped
 from retrax.training.actor import Actor
 from retrax.training.snapshots import pack_actor, unpack_actor
 
 
-class Environments:
-    """Two of them, whose episodes have two and three transitions, each with the reward 1."""
-
-    num_envs, lengths, closed = 2, np.array([2, 3]), False
-    spec = EnvironmentSpec(dm_env.specs.Array((), np.int64), dm_env.specs.DiscreteArray(2))
-
-    def reset(self):
-        self.times = np.zeros(2, np.int64)
-        return self.timesteps()
-
-    def step(self, actions):
-        self.times = np.where(self.times == self.lengths, 0, self.times + 1)
-        return self.timesteps()
-
-    def timesteps(self):
-        kind = np.where(self.times == 0, 0, np.where(self.times == self.lengths, 2, 1))
-        reward = np.where(kind == 0, 0.0, 1.0).astype(np.float32)
-        discount = (kind != 2).astype(np.float32)
-        return dm_env.TimeStep(kind.astype(np.int32), reward, discount, self.times)
-
-    def close(self):
-        self.closed = True
+def environments():
+    """Two, whose episodes have two and three transitions, each with the reward 1."""
+    going, last = (1.0, False, False), (1.0, True, False)
+    inner = [Scripted([going, last]), Scripted([going, going, last])]
+    each = iter(inner)
+    return make(lambda: next(each), num_envs=2), inner
 
 
 class Writer:
@@ -62,7 +46,8 @@ class Parts:
     """A node and what it is made of."""
 
     def __init__(self, directory, grants=(), states=None, loop=None, **changes):
-        self.counter, self.writer, self.environments = Counter(grants), Writer(), Environments()
+        self.counter, self.writer = Counter(grants), Writer()
+        self.environments, self.inner = environments()
         self.counter.states.update(states or {})
         self.parameters, peers = Parameters(), DirectPeers(self.counter)
         self.stop, keys = peers.stop, jax.random.split(jax.random.key(0), 2)
@@ -70,6 +55,10 @@ class Parts:
         self.actor = Actor(AGENT, *world, keys=keys, episode_metrics=("arm",))
         config = make_config(directory, **changes)
         self.node = ActorNode(config, 1, self.actor, self.parameters, peers, loop=loop)
+
+    @property
+    def closed(self):
+        return [one.closed for one in self.inner] == [1, 1]
 
     def saved(self):
         template = jax.tree.map(np.zeros_like, self.actor.state)
@@ -101,7 +90,7 @@ def test_it_saves_its_state_now_and_then_and_at_its_end(tmp_path):
     parts.node.step()
     parts.node.close()
     assert parts.saved() == [6, 6]
-    assert parts.environments.closed
+    assert parts.closed
     assert parts.writer.closed
     assert parts.parameters.closed
 
@@ -122,9 +111,7 @@ def test_a_resumed_or_restarted_actor_restores_its_state(tmp_path):
     parts.node.step()
     assert (first.counter.processes, parts.counter.processes) == ([0], [3])
     states[1] = pack_actor(np.zeros(3))
-    with pytest.raises(
-        ValueError, match=r"of another agent or config \(actor has .* shape \(3,\), "
-    ):
+    with pytest.raises(ValueError, match=r"of another agent or config \(actor has .* shape \(3,\)"):
         Parts(tmp_path, [], states, resumed_at=500)
 
 
@@ -138,7 +125,7 @@ def test_it_ends_without_an_error_when_it_is_stopped_while_it_writes(tmp_path):
     parts.node.run()
     states = [values["state"] for _, values in parts.counter.reports]
     assert states == ["compiling", "waiting for the learner"]
-    assert parts.environments.closed
+    assert parts.closed
     assert parts.saved() == [1, 1]
 
 
@@ -156,4 +143,4 @@ def test_a_loop_may_step_the_actor_with_steps_that_are_granted(tmp_path):
     parts.node.run()
     assert len(taken) == 3
     assert [taken for _, taken, _ in parts.counter.claims] == [0, 2, 0]
-    assert parts.environments.closed
+    assert parts.closed

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from node_fakes import Counter, DirectPeers, Parameters
+from node_fakes import Counter, DirectPeers, Logger, Parameters
 from program_configs import make_config, make_run
 
 from retrax.launchpad_programs import learner as learner_module
@@ -58,17 +58,6 @@ class Replay:
         raise Stopped
 
     prune = keep
-
-
-class Logger:
-    def __init__(self):
-        self.data, self.closed = [], False
-
-    def write(self, data):
-        self.data.append(data)
-
-    def close(self):
-        self.closed = True
 
 
 @pytest.fixture
