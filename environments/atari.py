@@ -176,10 +176,7 @@ class Atari:
             self._played.play_again(self._emulators)
 
     def render(self) -> np.ndarray:
-        """What the agent sees in the first environment: uint8 `[336, 336, 3]`, gray.
-
-        The emulators that ale-py steps together give no frames in colour beside those for agents.
-        """
+        """What the agent sees in the first environment, 4 times as large: uint8 `[336, 336, 3]`."""
         if self._picture is None:
             raise ValueError(NOT_BEGUN)
         return enlarge(self._picture[..., None].repeat(3, axis=2), 4)
@@ -193,8 +190,7 @@ class Atari:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The ends, `[E]` each, if an episode is a life.
 
-        A first step cannot be a last one. A game that ends there ends the step after it, in which
-        ale-py begins a new game.
+        A game that ends in a first step, which cannot be a last one, ends in the step after it.
         """
         over, self._over = self._over, np.stack([terminated, truncated]) & first
         lost, self._lives = lives < self._lives, lives.copy()

@@ -30,10 +30,6 @@ class BsuiteVector(DmEnvVector):
       num_envs: E >= 1.
       seed: >= 0; it replaces the seeds of bsuite's settings, but not those of tasks
         (`mapping_seed`).
-
-    Raises:
-      ValueError: there is no such id, or it cannot be made (those of MNIST load data).
-      ImportError: bsuite is not installed.
     """
 
     def __init__(self, id: str, *, num_envs: int, seed: int) -> None:

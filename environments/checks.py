@@ -1,5 +1,8 @@
 """A conformance test of environments."""
 
+import logging
+from typing import Any
+
 import dm_env
 import numpy as np
 from dm_env import specs
@@ -7,6 +10,8 @@ from dm_env import specs
 from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
 from .sequential import SequentialVector
 
+_log = logging.getLogger("retrax")
+_COMPARED = 10  # steps of two runs of one seed
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 
 
@@ -17,7 +22,8 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     bounds; first steps after last ones and nowhere else, with reward 0 and discount 1; discount 0
     on last steps only; arrays that the next step does not overwrite. What a Gymnasium or a dm_env
     environment returns must also be in its space by the rules of these libraries
-    (`Space.contains`, `Array.validate`), which know exact types and the bounds of floats.
+    (`Space.contains`, `Array.validate`), which know exact types and the bounds of floats. The log
+    says if ten steps of a Gymnasium environment differ after two resets with one seed.
 
     Args:
       environment: E of them. It is left at the start of an episode.
@@ -57,6 +63,27 @@ def _check(environment: VectorEnvironment, steps: int, seed: int) -> None:
         _check_step(following, last, environment, step)
         timestep = following
     _check_step(environment.reset(), every, environment, steps + 1)
+    if not getattr(environment, "statistics", "none can be seeded again"):
+        _compare_runs(environment, generator)
+
+
+def _compare_runs(environment: Any, generator: np.random.Generator) -> None:
+    """Warns if two runs of one seed differ."""
+    spec, count = environment.spec, environment.num_envs
+    actions, runs = [_random_actions(spec, count, generator) for _ in range(_COMPARED)], []
+    for _ in range(2):
+        environment.seed_again()
+        runs.append([environment.reset(), *map(environment.step, actions)])
+    environment.reset()
+    for step, pair in enumerate(zip(*runs, strict=True)):
+        for name, one, two in zip(TimeStep._fields, *pair, strict=True):
+            if not np.array_equal(one, two):
+                _log.warning(
+                    f"{name} at step {step} differs in two runs of one seed: the environment keeps "
+                    "something over a reset, or its random numbers come from np.random or random "
+                    "in place of self.np_random, so that a run cannot be repeated."
+                )
+                return
 
 
 def _random_actions(

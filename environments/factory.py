@@ -164,10 +164,7 @@ def _make(id: str, search_path: Path | None, request: _Request) -> VectorEnviron
 
 
 def _register_minatar(id: str) -> None:
-    """Registers MinAtar's ids, which Gymnasium 1 does not find by itself.
-
-    The package is under GPL-3, so it is imported only for these ids.
-    """
+    """Registers MinAtar's ids, for which alone the package, under GPL-3, is imported."""
     try:
         from minatar.gym import register_envs
     except ImportError:

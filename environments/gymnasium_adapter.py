@@ -57,8 +57,7 @@ class GymnasiumVector(SequentialVector):
         seed: int = 0,
         max_episode_steps: int | None = None,
     ) -> None:
-        numbers = [int(s) for s in integer_seeds(seed, num_envs)]
-        self._seeds: list[int | None] = [*numbers]
+        self._numbers = [int(s) for s in integer_seeds(seed, num_envs)]
         self._environments: list[gymnasium.Env] = []
         with closed_on_error(self._environments):
             for _ in range(num_envs):
@@ -71,9 +70,14 @@ class GymnasiumVector(SequentialVector):
             self.statistics = _note_on_statistics(self._environments[0])
             converted = convert(seen, taken, limit or own, self.statistics)
             super().__init__(*converted, num_envs, limit=limit)
-            for environment, number in zip(self._environments, numbers, strict=True):
-                _seed_spaces(environment.unwrapped, number)
+            self.seed_again()
             self._simulations = [_simulation(one.unwrapped) for one in self._environments]
+
+    def seed_again(self) -> None:
+        """Lets the next reset begin as the first one, and seeds the spaces."""
+        self._seeds: list[int | None] = [*self._numbers]
+        for environment, number in zip(self._environments, self._numbers, strict=True):
+            _seed_spaces(environment.unwrapped, number)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""

@@ -14,23 +14,14 @@ _KEYS = {"game", "lengths", "states"}
 
 
 class StartStates(NamedTuple):
-    """States of one game.
-
-    `game` is ale-py's name of it, `states` has what `EmulatedAtari.emulator_state` gave.
-    """
+    """States of a game (ale-py's name), as `EmulatedAtari.emulator_state` gave them."""
 
     game: str
     states: Sequence[bytes]
 
 
 def save_states(path: Path, starts: StartStates) -> None:
-    """Writes a file that `load_states` reads: NumPy's .npz, the same bytes for the same states.
-
-    The file's directory is made if it does not exist.
-
-    Raises:
-      ValueError: there are no states, or `path` does not end in `.npz`.
-    """
+    """Writes a file that `load_states` reads: NumPy's .npz, the same bytes for the same states."""
     check_states_path(path)
     if not starts.states:
         raise ValueError(f"There are no states to write to {path}.")
@@ -44,11 +35,7 @@ def save_states(path: Path, starts: StartStates) -> None:
 
 
 def load_states(path: Path) -> StartStates:
-    """Reads what `save_states` wrote. The states are not checked; `EmulatedAtari` does it.
-
-    Raises:
-      ValueError: in one sentence, if the file is missing, damaged, or another kind of file.
-    """
+    """Reads what `save_states` wrote. The states are not checked; `EmulatedAtari` does it."""
     if not path.is_file():
         raise ValueError(f"{path} is not a file of start states: retrax record-states makes one.")
     try:

@@ -58,20 +58,11 @@ def values(
     evaluation: bool = False,
     strict: bool = False,
 ) -> dict[str, Any]:
-    """The values of switches.
+    """The values of switches, which are parameters of a function: `Text` is read by their types.
 
-    Args:
-      switches: by name; `Text` is read, other values stay as they are.
-      function: whose parameters they are.
-      id: of the environment, for errors.
-      hidden: parameters that are no switches, besides `COMMON`.
-      defaults: of switches that the function does not name, or other ones than its own.
-      evaluation: whether to leave out those that the function's attribute `training_only` names.
-      strict: whether values must be of the types that the function's annotations name.
-
-    Raises:
-      ValueError: there is no such switch, a bool is given as another word, or a value is not of its
-        type if `strict`.
+    Parameters that are `hidden`, and `COMMON`, are no switches; `defaults` are of switches that the
+    function does not name, or other ones. In an `evaluation`, those are left out that its attribute
+    `training_only` names. If `strict`, values must be of the types of its annotations.
     """
     dropped = getattr(function, "training_only", ()) if evaluation else ()
     if isinstance(dropped, str):

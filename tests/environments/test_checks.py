@@ -1,9 +1,15 @@
+import random
+
 import dm_env
+import gymnasium
 import numpy as np
 import pytest
 from dm_env import specs
+from scripted import played
+from stepping import Counting
 
-from retrax.environments import EnvironmentSpec, TimeStep, check_environment
+from retrax.environments import EnvironmentSpec, TimeStep, check_environment, make
+from retrax.environments.plain_data import pack, unpack
 from retrax.environments.pure import PureVector
 from retrax.environments.pure_tasks import PureCatch
 
@@ -68,9 +74,6 @@ def test_what_keeps_its_promises_passes():
 @pytest.mark.parametrize("discount", [0.0, 0.5, 1.0])
 def test_terminations_truncations_and_other_discounts_pass(discount):
     check_environment(Broken(put(3, "discount", 0, discount)), steps=5)
-
-
-def test_a_discount_between_zero_and_one_may_stand_in_the_middle():
     check_environment(Broken(put(2, "discount", 0, 0.9)), steps=5)
 
 
@@ -117,6 +120,43 @@ def test_each_broken_promise_is_named(name, step, e, value, allowed):
     sentence = f"^{name}{place} of environment {e} at step {step} must be {allowed}"
     with pytest.raises(ValueError, match=sentence):
         check_environment(environment, steps=9)
+
+
+class Draws(Counting):
+    """Shows a random number from somewhere."""
+
+    def __init__(self, source):
+        self.draw, self.observation_space = SOURCES[source], gymnasium.spaces.Box(0, 1, (1,))
+
+    def step(self, action):
+        return np.float32([self.draw(self)]), *super().step(action)[1:]
+
+
+SOURCES = {
+    "np_random": lambda self: self.np_random.random(),
+    "space": lambda self: self.observation_space.sample()[0],
+    "numpy": lambda self: np.random.random(),  # noqa: NPY002
+    "random": lambda self: random.random(),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_random_numbers_that_no_seed_repeats_are_told(source, caplog):
+    one, two = (make(Draws, source=source, num_envs=2, seed=3) for _ in range(2))
+    check_environment(one)
+    told = [record.getMessage()[:52] for record in caplog.records]
+    if source in ("numpy", "random"):
+        assert told == ["observation at step 1 differs in two runs of one see"]
+        return
+    assert told == []
+    one.seed_again()
+    for a, b in zip(played(one, 9), played(two, 9), strict=True):
+        np.testing.assert_array_equal(a.observation, b.observation)
+    assert a.observation[0] != a.observation[1]
+    two.seed_again()
+    two.restore(unpack(pack(one.state())))
+    a, b = (environment.step(np.zeros(2, int)).observation for environment in (one, two))
+    np.testing.assert_array_equal(a, b)
 
 
 def test_an_array_that_the_next_step_overwrites_is_named():

@@ -2,29 +2,14 @@ import subprocess
 import sys
 
 import dm_env
-import gymnasium
 import numpy as np
 import pytest
-from stepping import Counting
 
 from retrax.environments import known_environments, make
 from retrax.environments.pure_tasks import PureCatch, PureMemory
 
 OURS = ["catch", "memory", "deep_sea", "noisy_deep_sea"]
 KINDS = [*OURS, "CartPole-v1", "ALE/Pong-v5"]
-
-
-@pytest.fixture
-def registered():
-    """Registers an environment of our own for one test; `**kwargs` in its constructor."""
-
-    class Open(Counting):
-        def __init__(self, **kwargs):
-            self.kwargs = kwargs
-
-    gymnasium.register("RetraxOpen-v0", entry_point=Open)
-    yield "RetraxOpen-v0"
-    gymnasium.registry.pop("RetraxOpen-v0")
 
 
 def test_ids_choose_the_class_and_switches_reach_it():
@@ -57,11 +42,6 @@ def test_gymnasium_switches():
     assert steps[-1].step_type[0] == dm_env.StepType.LAST
     assert steps[-1].discount[0] == 1
     assert steps[0].reward[0] == 0  # Sutton and Barto pay nothing until the pole falls
-
-
-def test_an_environment_that_takes_any_argument_gets_it(registered):
-    environment = make(registered, colour="red")
-    assert environment._environments[0].unwrapped.kwargs == {"colour": "red"}
 
 
 def test_known_environments_are_all_of_them_once():
