@@ -17,8 +17,8 @@ class VideoWriter:
     The file replaces an existing one when it is complete, at the end of the `with` block. If an
     exception ends the block, no file remains. MP4 is H.264 with an even number of rows and columns
     (the last one is repeated if needed). GIF has a time resolution of a hundredth of a second, and
-    most viewers show at most 50 frames per second. Frames whose longer side has less than 200
-    pixels, such as a grid's, are enlarged by a whole factor.
+    at most 50 frames per second: viewers slow faster ones down. Frames whose longer side has less
+    than 200 pixels, such as a grid's, are enlarged by a whole factor.
 
     Args:
       path: the file, `.mp4` or `.gif`. Its directory is created if it does not exist.
