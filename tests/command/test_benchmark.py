@@ -143,14 +143,8 @@ def cells(tmp_path):
 
 
 def run(cells, tmp_path, stop=None, jobs=2):
-    shown = []
-    end = grid.run_grid(
-        cells,
-        jobs=jobs,
-        logs=tmp_path / "logs",
-        stop=stop or threading.Event(),
-        show=shown.append,
-    )
+    shown, stop = [], stop or threading.Event()
+    end = grid.run_grid(cells, jobs=jobs, logs=tmp_path / "logs", stop=stop, show=shown.append)
     return end, shown
 
 

@@ -468,20 +468,14 @@ def test_evaluations_that_are_refused(run, refused, options, sentence):
     assert sentence in refused("evaluate", run, *options)
 
 
-@pytest.mark.parametrize("suffix", [".gif", ".mp4"])
-def test_video(run, retrax, tmp_path, suffix):
-    imageio = pytest.importorskip("imageio.v3")
+def test_video(run, retrax, tmp_path):
+    """Of GIFs: test_evaluations.py."""
     pytest.importorskip("imageio_ffmpeg")
-    path = tmp_path / f"catch{suffix}"
+    path = tmp_path / "catch.mp4"
     status, out, err = retrax("evaluate", run, "--episodes", 2, "--video", path)
     assert (status, err) == (0, "")
     assert out.endswith(f"video in {path}\n")
-    with path.open("rb") as file:
-        assert file.read(16)[:3] == b"GIF" if suffix == ".gif" else b"ftyp"
-    if suffix == ".gif":
-        frames = imageio.imread(path)
-        assert frames.shape == (20, 480, 240, 3)  # three times the size
-        assert np.ptp(frames) > 0
+    assert path.read_bytes()[4:8] == b"ftyp"
 
 
 def test_a_closed_pipe_is_no_error():

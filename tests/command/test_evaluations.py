@@ -52,11 +52,11 @@ def arms(tmp_path_factory):
 
 def rows_of(directory):
     """Rows of metrics.csv: the evaluation's columns, and the others."""
-    split = [({}, {}) for _ in rows(directory)]
-    for row, parts in zip(rows(directory), split, strict=True):
-        for name, cell in row.items():
-            parts[not name.startswith("evaluation_")][name] = cell
-    return [part for part, _ in split], [part for _, part in split]
+
+    def part(row, told):
+        return {name: row[name] for name in row if name.startswith("evaluation_") == told}
+
+    return [[part(row, told) for row in rows(directory)] for told in (True, False)]
 
 
 def newest_snapshot(directory):
@@ -119,10 +119,7 @@ def test_rows_tell_the_newest_evaluation(evaluated):
 def test_training_is_the_same_with_and_without_evaluations(finished, evaluated):
     assert all(part == {} for part in rows_of(finished)[0])
     assert rows_of(evaluated)[1] == rows_of(finished)[1]
-    for one, other in zip(
-        newest_snapshot(finished)[1:], newest_snapshot(evaluated)[1:], strict=True
-    ):
-        chex.assert_trees_all_equal(one, other)
+    chex.assert_trees_all_equal(newest_snapshot(finished)[1:], newest_snapshot(evaluated)[1:])
 
 
 @pytest.mark.parametrize("which", ["newest", "best"])
