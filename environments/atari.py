@@ -120,7 +120,7 @@ class Atari:
             episodic_life=False,  # ale-py's would begin a new game after each life
         )
         num_actions = int(self._emulators.single_action_space.n)
-        self.spec = atari_spec(num_actions, frame_stack, max_frames)
+        self.spec = atari_spec(num_actions, frame_stack, max_frames, repeat_action_probability)
         self._episodic_life = episodic_life
         self._lives = np.zeros(num_envs, int)
         self._last = np.ones(num_envs, bool)
@@ -215,11 +215,16 @@ class Atari:
         return arrival(observation, reward, terminated, truncated, first)
 
 
-def atari_spec(num_actions: int, frame_stack: int, max_frames: int) -> EnvironmentSpec:
-    """Pictures `[84, 84, frame_stack]`, `num_actions` actions, episodes of `max_frames`."""
+def atari_spec(
+    num_actions: int, frame_stack: int, max_frames: int, sticky: float = 0.0
+) -> EnvironmentSpec:
+    """The spec of one game."""
     image = specs.BoundedArray((SIDE, SIDE, frame_stack), np.uint8, 0, 255, "observation")
     actions = specs.DiscreteArray(num_actions, np.int32, "action")
-    return EnvironmentSpec(image, actions, max_episode_steps=-(-max_frames // FRAME_SKIP))
+    note = f"Actions stick with repeat_action_probability={sticky:g} (0.25 in Gymnasium's ALE ids)."
+    return EnvironmentSpec(
+        image, actions, max_episode_steps=-(-max_frames // FRAME_SKIP), note=note
+    )
 
 
 def check_arguments(game: str, frame_stack: int, max_noops: int, max_frames: int) -> None:

@@ -18,9 +18,7 @@ class DmEnvVector(SequentialVector):
     """E dm_env environments, stepped sequentially in this process.
 
     An episode whose last discount is 0 ends by termination; one whose last discount is 1 was cut
-    off by a time limit.
-
-    The specs follow from those of the environments: see `spaces`.
+    off by a time limit. The specs follow from `spaces`.
 
     Args:
       environments: E >= 1 of them. They draw their own random numbers: `dm_env` has no seeds.

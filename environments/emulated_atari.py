@@ -68,7 +68,7 @@ class EmulatedAtari(SequentialVector):
         if states is not None:
             _check_states(self._environments[0], states, game)
         spec = atari_spec(len(self._environments[0].actions), frame_stack, max_frames)
-        converted = convert(spec.observations, spec.actions, spec.max_episode_steps)
+        converted = convert(spec.observations, spec.actions, spec.max_episode_steps, spec.note)
         super().__init__(*converted, num_envs, limit=spec.max_episode_steps)
         self._frames = np.zeros((num_envs, *spec.observations.shape), np.uint8)  # newest last
         self._episodes = np.zeros(num_envs, np.int64)  # begun so far
@@ -159,11 +159,7 @@ def _check_states(emulator: _Emulator, states: Sequence[bytes], game: str) -> No
 
 
 def emulated_game(id: str) -> tuple[str, dict[str, Any]]:
-    """ale-py's name of the game of an id, and arguments of `EmulatedAtari` by its switches.
-
-    Raises:
-      ValueError: it is no Atari game, or has a switch that these emulators do not have.
-    """
+    """ale-py's name of the game of an id, and arguments of `EmulatedAtari` by its switches."""
     id, named = split(id)
     if id not in games():
         raise ValueError(f"Start states are for Atari games (ALE/...), not for {id!r}.")

@@ -303,8 +303,9 @@ def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnviro
         from . import gymnasium_adapter
 
         if gymnasium_adapter.is_gymnasium_vector(made):
-            takes = not gymnasium_adapter.is_pool(made)
-            made = gymnasium_adapter.GymnasiumVectorAdapter(made, seed=seed if takes else None)
+            # No seed + e: runs of neighbouring seeds would share episodes.
+            number = None if gymnasium_adapter.is_pool(made) else int(integer_seeds(seed, 1)[0])
+            made = gymnasium_adapter.GymnasiumVectorAdapter(made, seed=number)
         single = (*single, sys.modules["gymnasium"].Env)
     if not isinstance(made, single):
         _check_vector(made, name, num_envs)

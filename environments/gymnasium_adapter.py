@@ -29,9 +29,7 @@ class GymnasiumVector(SequentialVector):
     """E Gymnasium environments, stepped sequentially in this process.
 
     An episode that is terminated ends with discount 0; one that is truncated (and not terminated)
-    ends with discount 1. Gymnasium's `info` is dropped.
-
-    The specs follow from the spaces: see `spaces`.
+    ends with discount 1. Gymnasium's `info` is dropped. The specs follow from `spaces`.
 
     Attributes:
       statistics: a sentence on running statistics of the environments' wrappers; empty without any.

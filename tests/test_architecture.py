@@ -36,7 +36,7 @@ BUDGETS = {
     "losses": 1327,
     "networks": 1538,
     "agents": 4897,
-    "environments": 3886,
+    "environments": 3884,
     "replay": 3293,
     "training": 3869,
     "device": 864,

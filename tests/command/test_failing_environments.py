@@ -190,7 +190,6 @@ def test_processes_of_environments_that_die_end_a_run(here, retrax, tiny, how):
         name, module, how = "Interrupted", "failing_envs", "KeyboardInterrupt"
     status, _, err = train(retrax, tiny, name, module)
     assert max(int(path.stem) for path in (here / "run" / "snapshots").iterdir()) == 104
-    assert "Traceback" not in err
     if how in ("exit", "SIGKILL"):
         assert status == 1
         assert "the vector failed in step(), at step 27: " in err

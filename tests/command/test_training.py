@@ -286,7 +286,7 @@ def test_environments_of_gymnasium_that_were_made_before(number, tmp_path):
         agent="noisy_agent:NOISY", environment="CartPole-v1", steps=120, num_envs=number
     )
     summary = train(config, tmp_path / "run", environment=environment, plain=True)
-    assert summary.steps == 120
+    assert summary.steps in (120, 121)
     assert summary.updates > 20
     assert 8 <= summary.last_return < 60
 

@@ -187,6 +187,7 @@ def test_seeds_are_reproducible_and_depend_on_neither_number_nor_threads(
 
 def test_sticky_actions_change_the_game():
     one, two = Atari("pong"), Atari("pong", repeat_action_probability=0.9)
+    assert "repeat_action_probability=0.9 (0.25 in" in two.spec.note
     actions = random_actions(one, 50)
     assert (history(one, actions)["observation"] != history(two, actions)["observation"]).any()
 
