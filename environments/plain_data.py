@@ -178,7 +178,8 @@ class Attributes(NamedTuple):
             else:
                 values[name] = value
         for name, _, value in _class_data(kind):
-            described = _constant(value) or _unwritten(value)
+            is_unused = _is_space(value) and name.rpartition(".")[2] in vars(self.thing)
+            described = repr(value) if is_unused else _constant(value) or _unwritten(value)
             if described is not None:
                 constants[name] = described
             elif isinstance(value, _WRITABLE):
@@ -225,8 +226,7 @@ def _class_data(kind: type) -> Iterator[tuple[str, type, Any]]:
         if owner.__module__ in _WITHOUT_DATA:
             continue
         for name, value in list(vars(owner).items()):
-            hidden = name.startswith(("__", "_abc_"))
-            if not hidden and not hasattr(type(value), "__get__"):
+            if not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__"):
                 yield f"{owner.__qualname__}.{name}", owner, value
 
 
