@@ -61,8 +61,8 @@ class ReplayNode:
         self._next: dict[int, _Position] = {}  # by the first of a writer's environments
         self.changed = threading.Condition()
         self._rows = 0  # added so far
-        # `_rows` when each call became due that is: on newest, and on replayed sequences.
-        self._due: tuple[deque[int], deque[int]] = deque(), deque()
+        # `_rows` when calls became due, and how many: on newest, and on replayed sequences.
+        self._due: tuple[deque[tuple[int, int]], deque[tuple[int, int]]] = deque(), deque()
         self._number = 0  # of the next draw
         self._used = -1  # the newest draw that was used
         self._learned: int | None = None  # updates of the learner's state, with all those used
@@ -166,23 +166,17 @@ class ReplayNode:
             if self._learned is not None:
                 self._learned += sum(used)
             for number, values in priorities:
-                made = self._made.pop(number, None)
-                if made is not None:
+                if made := self._made.pop(number, None):
                     self.local.set_priorities(made.draw.keys, values)
-            for number in [n for n in self._made if n < self._used - _LATE]:
-                del self._made[number]
-            for request in [r for r, (last, _) in self._answers.items() if last <= self._used]:
-                del self._answers[request]
+            self._made = {n: made for n, made in self._made.items() if n >= self._used - _LATE}
+            self._answers = {r: x for r, x in self._answers.items() if x[0] > self._used}
 
     def status(self) -> tuple[Any, ...]:
         """The fields of a `ReplayStatus`."""
         return tuple(self.local.status())
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs, a pytree of arrays; draws that are not used count as not made.
-
-        Its rows are views: they change unless the caller holds `changed`.
-        """
+        """Arrays for `restore`, without unused draws. Rows are views: hold `changed` meanwhile."""
         with self.changed, self.local.undone(self._unused):
             return {**self.local.state(), "counters": np.array(self.local.counters, np.int64)}
 
@@ -245,16 +239,21 @@ class ReplayNode:
     def _is_held(self, environments: np.ndarray) -> bool:
         """Whether further rows of these would be too far ahead of a call that is due."""
         rows = self._rows + len(environments)
-        if any(since and rows - since[0] > self._max_lead for since in self._due):
+        if any(since and rows - since[0][0] > self._max_lead for since in self._due):
             return True
         begun = self.local.schedule.rounds
         return bool(self._due[0]) and self.local.store.rounds(environments) > begun
 
     def _note_due(self) -> None:
         for since, count in zip(self._due, self.local.schedule.calls, strict=True):
-            since.extend([self._rows] * (count - len(since)))
-            while len(since) > count:
-                since.popleft()
+            change = count - sum(calls for _, calls in since)
+            if change > 0:
+                since.append((self._rows, change))
+            while change < 0:
+                rows, calls = since.popleft()
+                change += calls
+                if change > 0:
+                    since.appendleft((rows, change))
 
     def _serve(self) -> bool:
         """Makes the draws that are due and waited for; False, as others may still be waited for."""

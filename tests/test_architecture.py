@@ -37,7 +37,7 @@ BUDGETS = {
     "networks": 1538,
     "agents": 4897,
     "environments": 3884,
-    "replay": 3293,
+    "replay": 3292,
     "training": 3869,
     "device": 864,
     "evaluation": 2042,
