@@ -39,7 +39,7 @@ class ReverbWriter:
     ):
         """Connects to "host:port", and waits for the server if there is none yet.
 
-        Args as of `NodeWriter`; ValueError if the server's table is missing or has another layout.
+        Args: see `NodeWriter`. ValueError if the server's table is missing or has another layout.
         """
         server = Server(address, layout, stop=stop, max_wait=max_wait)
         self._layout, self._checked = layout, 1.0
@@ -48,7 +48,7 @@ class ReverbWriter:
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Writes one row of each environment; waits while the table accepts no items.
 
-        Errors as of `NodeWriter.write`; ValueError for a wrong priority, too.
+        Errors: see `NodeWriter.write`; a wrong priority is a ValueError, too.
         """
         if new_priority != self._checked:  # also true for NaN
             check_priorities(np.array([new_priority]), 1)
