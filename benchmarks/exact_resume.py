@@ -22,11 +22,9 @@ from pathlib import Path
 import jax
 
 import retrax
-from retrax.training.assembly import spec_of
-from retrax.training.checks import checked_agent
-from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS
-from retrax.training.snapshots import Snapshots, newest_snapshot
-from retrax.training.state_file import read_state
+from retrax.training.assembly import checked_agent, spec_of
+from retrax.training.recorder import WALL_CLOCK_COLUMNS
+from retrax.training.snapshots import Snapshots, newest_snapshot, read_state
 
 AGENTS = "reactor acer d4pg agent57"
 ENVIRONMENTS = (

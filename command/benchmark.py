@@ -20,10 +20,9 @@ from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
 from ..evaluation.statistics import normalised
 from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
-from ..training.assembly import Start, spec_of
-from ..training.checks import checked_agent
-from ..training.config_file import DirectoryLock, read_config
-from ..training.run_config import RunConfig
+from ..training.assembly import Start, checked_agent, spec_of
+from ..training.process import DirectoryLock
+from ..training.run_config import RunConfig, read_config
 from ..training.snapshots import Snapshots
 from .grid import EVALUATION, Cell, run_shown
 from .own_code import own_code

@@ -22,7 +22,7 @@ from ..basics.prng_keys import with_keys, without_keys
 from ..basics.writing import write_json, writing
 from ..datatypes import EnvironmentSpec, TimeStep
 from ..evaluation.arguments import checked
-from ..training.config_file import write_config
+from ..training.run_config import write_config
 from . import exported_agent
 from .trained import TrainedAgent, load_agent
 

@@ -24,9 +24,9 @@ from rich.table import Table
 from ..basics.subprocess_probe import shared_programs
 from ..evaluation import read_metrics
 from ..evaluation.suites import Task, read_json
+from ..training.process import StopEvent, stop_on_signals
 from ..training.run_config import RunConfig
 from ..training.snapshots import newest_snapshot
-from ..training.stop import StopEvent, stop_on_signals
 from .parsing import tell, words_of
 
 EVALUATION = "evaluation.json"  # in a run directory

@@ -9,8 +9,7 @@ import tyro
 
 from ..agents.entry import agent_names, find_agent
 from ..datatypes import EnvironmentSpec
-from ..training.config_file import new_directory, read_config, seed_runs
-from ..training.run_config import NO_WORKERS, RunConfig, WorkerOptions
+from ..training.run_config import RunConfig, WorkerOptions, new_directory, read_config, seed_runs
 from .parsing import parse, parse_known, part, wants_help
 
 _USAGE = """\
@@ -44,7 +43,7 @@ class RunArguments(RunConfig, Generic[AgentConfig]):
     agent_config: Annotated[tyro.conf.FlagConversionOff[AgentConfig], tyro.conf.arg(name="agent")]
     """The agent's config."""
 
-    workers: tyro.conf.OmitArgPrefixes[WorkerOptions] = NO_WORKERS
+    workers: tyro.conf.OmitArgPrefixes[WorkerOptions] = RunConfig.workers
     """Workers around a parameter server, in place of actors and a learner."""
 
     run_directory: Path | None = None

@@ -17,8 +17,7 @@ from ..environments.start_states import StartStates, check_states_path, save_sta
 from ..environments.switches import split
 from ..evaluation.atari57 import game_slug
 from ..evaluation.evaluations import Evaluation, states_of
-from ..training.config_file import read_config
-from ..training.run_config import Purpose, derive_seed
+from ..training.run_config import Purpose, derive_seed, read_config
 from ..training.snapshots import Snapshots
 from .parsing import tell
 from .trained import evaluate, load_for

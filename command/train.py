@@ -9,16 +9,16 @@ from typing import Annotated, Any
 from ..basics.validation import Range
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import close_quietly
-from ..training.assembly import MANY, spec_of
-from ..training.checks import checked_agent
-from ..training.config_file import (
-    DirectoryLock,
+from ..training.assembly import MANY, checked_agent, spec_of
+from ..training.process import DirectoryLock
+from ..training.run_config import (
+    PROGRAM,
+    RunConfig,
     new_seed_runs,
     read_config,
     seed_runs,
     write_config,
 )
-from ..training.run_config import PROGRAM, RunConfig
 from .own_code import own_code
 from .parsing import tell
 from .run_arguments import AgentConfig, RunArguments, parse_run

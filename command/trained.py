@@ -20,8 +20,7 @@ from ..environments.failures import closing_quietly
 from ..evaluation import Evaluation, Scores, VideoWriter
 from ..evaluation.arguments import checked
 from ..evaluation.evaluations import MAX_ENVS, begin_states, evaluation_environments
-from ..training.config_file import read_config
-from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed
+from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed, read_config
 from ..training.snapshots import BestParameters, Snapshots, actor_files, read_actor
 from .own_code import own_code
 

@@ -16,15 +16,12 @@ from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import RefusedError, close_quietly
 from ..evaluation.arguments import checked
 from ..evaluation.evaluations import PeriodicEvaluation
-from ..training.assembly import Start, environments_at, given_environments, make_loop, pack_running
-from ..training.checks import checked_agent
-from ..training.config_file import DirectoryLock, check_new_directory, new_directory, write_config
-from ..training.log import close_log, setup_log
+from ..training import assembly, process
+from ..training.assembly import Start
 from ..training.loop import Loop
 from ..training.recorder import Progress, Recorder, describe
-from ..training.run_config import RunConfig
+from ..training.run_config import RunConfig, check_unused, new_directory, write_config
 from ..training.snapshots import SnapshotInterval, Snapshots
-from ..training.stop import EitherStop, StopAtOnceError, stop_on_signals
 from .own_code import own_code
 
 if TYPE_CHECKING:
@@ -101,7 +98,7 @@ def train(
         raise ValueError("directory must be the run's if resume is True, got None.")
     if on_metrics is not None and not callable(on_metrics):
         raise ValueError(f"on_metrics must be a function of steps and metrics, got {on_metrics!r}.")
-    environment = given_environments(environment, config, resume)
+    environment = assembly.given_environments(environment, config, resume)
     runs = {Path(directory or new_directory(config)): config}
     given: dict[str, Any] = {"environment": environment, "data": data, "on_metrics": on_metrics}
     (summary,), is_signalled = train_together(runs, resume=resume, plain=plain, **given)
@@ -127,39 +124,39 @@ def train_together(
     # Paths are absolute before an environment may change the working directory.
     configs = {directory.absolute(): config.anchored() for directory, config in runs.items()}
     with contextlib.ExitStack() as stack:
-        locks = [stack.enter_context(DirectoryLock(directory)) for directory in configs]
+        locks = [stack.enter_context(process.DirectoryLock(directory)) for directory in configs]
         starts = [Start.resumed(*run) if resume else Start() for run in configs.items()]
         with contextlib.ExitStack() as on_error:
             config, *_ = configs.values()
             if environment:
                 environments = [environment]
             else:
-                environments, starts[0] = environments_at(config, starts[0])
+                environments, starts[0] = assembly.environments_at(config, starts[0])
             for made in environments:
                 on_error.callback(close_quietly, made)
             spec = environments[0].spec
             configs = {directory: config.resolve(spec) for directory, config in configs.items()}
             if not resume:
                 for directory, config in configs.items():
-                    check_new_directory(directory, config)
+                    check_unused(directory, config)
             config, *_ = configs.values()
             with own_code(config):
-                agent = checked_agent(config, spec)
+                agent = assembly.checked_agent(config, spec)
             loops: Sequence[Loop | DeviceLoop]
             if config.on_device and data is None:
                 from ..device.loop import make_loops  # only here: most runs need none of it
 
                 loops = make_loops([*configs.values()], agent, environments)
             else:
-                loops = [make_loop(config, agent, environments, starts[0], data)]
+                loops = [assembly.make_loop(config, agent, environments, starts[0], data)]
             on_error.pop_all()
-        stop = stack.enter_context(stop_on_signals(loops[0].doing))
+        stop = stack.enter_context(process.stop_on_signals(loops[0].doing))
         shared: dict[str, Any] = {"agent": agent, "spec": spec, "resume": resume, "plain": plain}
         shared |= {"from_data": data is not None, "on_metrics": on_metrics}
         parts: dict[_Part, contextvars.Context] = {}
         for directory, lock, start, loop in zip(configs, locks, starts, loops, strict=True):
             context = contextvars.copy_context()
-            own: dict[str, Any] = {"stop": EitherStop(stop), "console": not parts}
+            own: dict[str, Any] = {"stop": process.EitherStop(stop), "console": not parts}
             part = _run(configs[directory], directory, lock, start, loop, **own, **shared)
             parts[part] = context
             stack.callback(context.run, part.close)
@@ -187,7 +184,7 @@ def in_turn(parts: Mapping[_Part, contextvars.Context]) -> list[Summary]:
 def _run(
     config: RunConfig,
     directory: Path,
-    lock: DirectoryLock,
+    lock: process.DirectoryLock,
     start: Start,
     loop: "Loop | DeviceLoop",
     *,
@@ -215,7 +212,7 @@ def _run(
         seconds = start.restore(loop)
         if not resume:
             write_config(directory, config)  # first: what a kill leaves can be resumed
-        stack.callback(close_log, setup_log(directory, console=console))
+        stack.callback(process.close_log, process.setup_log(directory, console=console))
         stack.push(closing.pop_all())  # before the log
         recorder = Recorder(
             config,
@@ -259,7 +256,7 @@ def _run(
 
         def running() -> bytes:
             found = [recorder.evaluation, evaluation.next, recorder.last_return]
-            return pack_running(loop, found)
+            return assembly.pack_running(loop, found)
 
         def save(running: bytes | None) -> None:
             at, began = loop.counters.steps, time.perf_counter()
@@ -298,7 +295,7 @@ def _run(
                         recorder.advanced(loop.counters, loop.seconds)
                     save_last(running())
                 except (Exception, SystemExit, KeyboardInterrupt) as error:
-                    if isinstance(error, StopAtOnceError) or not loop.is_consistent:
+                    if isinstance(error, process.StopAtOnceError) or not loop.is_consistent:
                         raise
                     with contextlib.suppress(Exception):  # the first error says more
                         save_last(None)

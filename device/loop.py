@@ -15,9 +15,8 @@ from ..environments.observations import place
 from ..environments.pure import PureVector, leaves_of, with_leaves
 from ..environments.sequential import check_finite
 from ..replay.rows import check_stored_as, stored_as
-from ..training.learner import Snapshot, copied, diverged
+from ..training.learner import MetricsAccumulator, Snapshot, copied, diverged
 from ..training.loop import Tally
-from ..training.metrics import MetricsAccumulator
 from ..training.run_config import RunConfig
 from .replay import DeviceReplay
 from .seeds import Seed, Seeds, memory

@@ -20,9 +20,9 @@ from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import closing_quietly, drawn
 from ..environments.start_states import StartStates, load_states
 from ..replay.interface import Stopped
-from ..training.metrics import RunningReturns, next_multiple
-from ..training.run_config import Purpose, RunConfig, derive_seed
-from ..training.stop import StopEvent
+from ..training.actor import RunningReturns
+from ..training.process import StopEvent
+from ..training.run_config import Purpose, RunConfig, derive_seed, next_multiple
 from .statistics import interval_of_episodes
 
 MAX_ENVS = 16  # stepped together in an evaluation

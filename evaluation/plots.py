@@ -15,7 +15,7 @@ import numpy as np
 
 from ..basics.validation import Range
 from ..basics.writing import writing
-from ..training.config_file import seed_runs
+from ..training.run_config import seed_runs
 from . import statistics
 from .arguments import checked
 from .evaluations import Scores

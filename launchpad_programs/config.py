@@ -15,8 +15,7 @@ from ..basics.validation import Range, check_fields
 from ..basics.writing import write_json
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import closing_quietly
-from ..training.config_file import write_config
-from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed
+from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed, write_config
 from .engines.options import ProgramOptions
 
 # Written by the counter while a program runs, which continues from it when it is restarted.

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..basics.checksums import read_sealed, sealed
 from ..basics.writing import write_json
-from ..training.log import FILE_ONLY
-from ..training.metrics import Counters, MetricsAccumulator, Rate
+from ..training.learner import Counters, MetricsAccumulator, Rate
+from ..training.process import FILE_ONLY
 from ..training.recorder import Recorder
 from ..training.snapshots import actor_file
 from .config import RESTARTS, STATUS, ProgramConfig, read_json

@@ -9,7 +9,7 @@ from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.evaluations import Evaluation, evaluation_environments
 from ..replay.interface import Stopped
-from ..training.parameters import ParameterClient
+from ..training.learner import ParameterClient
 from ..training.run_config import Purpose
 from ..training.snapshots import BestParameters
 from .actor import parameters_of

@@ -17,10 +17,9 @@ from ..command.run_arguments import AgentConfig, RunArguments, parse_run
 from ..datatypes import EnvironmentSpec
 from ..evaluation.arguments import checked
 from ..replay.selectors import has_tables
-from ..training.assembly import open_snapshots, spec_of
-from ..training.checks import check_devices, checked_agent
-from ..training.config_file import DirectoryLock, check_new_directory, new_directory, read_config
-from ..training.run_config import PROGRAM, RunConfig
+from ..training.assembly import check_devices, checked_agent, open_snapshots, spec_of
+from ..training.process import DirectoryLock
+from ..training.run_config import PROGRAM, RunConfig, check_unused, new_directory, read_config
 from ..training.snapshots import check_states, newest_snapshot
 from .config import ProgramConfig, read_options, write_program
 from .engines import isolation
@@ -90,7 +89,7 @@ def launch(
     config = config.anchored()
     program = _new(_with_period(config), directory, engine, spec_of(config))
     with DirectoryLock(directory) as lock:  # the process takes it next
-        check_new_directory(directory, program.run)
+        check_unused(directory, program.run)
         lock.acquire()
         write_program(program)
     # A network namespace is entered before NumPy has started its threads, so not in this process.
@@ -125,7 +124,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             program = _new(run, directory, engine, spec)
             notes = [run.entry.describe_preset(run.environment, spec)]
             lock = stack.enter_context(DirectoryLock(directory))
-            check_new_directory(directory, program.run)
+            check_unused(directory, program.run)
         notes += engine.network(refused)
         if run.logger is not None and not refused:
             warnings.append(

@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..training.log import FILE_ONLY, close_log, setup_log
+from ..training.process import FILE_ONLY, StopEvent, close_log, setup_log, stop_on_signals
 from ..training.snapshots import newest_snapshot
-from ..training.stop import StopEvent, stop_on_signals
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .engines.engine import Engine, RunningNode
 from .kinds import kind_of

@@ -13,13 +13,11 @@ from typing import Any
 import jax
 
 from ..replay.interface import Replay, Stopped
-from ..training.gradient_server import STALENESS, GradientServer
-from ..training.learner import Learner
+from ..training.learner import Learner, ParameterServer, packing_of
 from ..training.loop import Loop
-from ..training.parameters import ParameterServer, packing_of
+from ..training.process import StopEvent
 from ..training.snapshots import SnapshotInterval, Snapshots
-from ..training.stop import StopEvent
-from ..training.workers import LearningThread, Worker, WorkerFactory
+from ..training.workers import STALENESS, GradientServer, LearningThread, Worker, WorkerFactory
 from .config import ProgramConfig
 from .kinds import program_columns, publisher_of
 from .node import CounterClient, Node, Peers

@@ -13,7 +13,7 @@ from ..replay.interface import PeerLost, Replay, Stopped, WaitTimeout, Writer
 from ..replay.node_writer import NodeWriter
 from ..replay.peer import Answer
 from ..replay.remote import RemoteReplay
-from ..training.stop import StopEvent
+from ..training.process import StopEvent
 from .config import ProgramConfig
 from .kinds import NodeSpec, kind_of
 

@@ -12,12 +12,11 @@ import numpy as np
 from retrax.environments import make
 from retrax.environments.plain_data import unpack
 from retrax.training.assembly import make_environments, make_loop
-from retrax.training.config_file import write_config
 from retrax.training.learner import Snapshot
 from retrax.training.loop import Loop
-from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS
-from retrax.training.snapshots import Snapshots
-from retrax.training.state_file import read_state
+from retrax.training.recorder import WALL_CLOCK_COLUMNS
+from retrax.training.run_config import write_config
+from retrax.training.snapshots import Snapshots, read_state
 
 # TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.
 READER = """

@@ -38,12 +38,12 @@ BUDGETS = {
     "agents": 4897,
     "environments": 3884,
     "replay": 3292,
-    "training": 3869,
-    "device": 864,
+    "training": 3774,
+    "device": 863,
     "evaluation": 2042,
-    "command": 2391,
-    "launchpad_programs": 3617,
-    "tests": 32174,
+    "command": 2384,
+    "launchpad_programs": 3612,
+    "tests": 32158,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

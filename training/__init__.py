@@ -1,8 +1,7 @@
 """What every topology is made of: actor, learner, parameters, metrics, loop, workers."""
 
-from .actor import Actor
-from .learner import Learner
-from .metrics import Counters, MetricsAccumulator, RunningReturns
+from .actor import Actor, RunningReturns
+from .learner import Counters, Learner, MetricsAccumulator
 from .run_config import RunConfig
 
 __all__ = [

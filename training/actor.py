@@ -16,10 +16,33 @@ from ..agents.conformance import timestep_shape
 from ..datatypes import Resumable, TimeStep, VectorEnvironment, rows_of
 from ..environments.failures import close_quietly, one_sentence
 from ..replay.interface import Writer
-from .learner import Learner, copied
-from .metrics import RunningReturns
-from .parameters import ParameterClient, packing_of
+from .learner import Learner, ParameterClient, copied, packing_of
 from .run_config import RunConfig
+
+
+class RunningReturns:
+    """Sums the rewards of the running episodes of E environments.
+
+    Attributes:
+      sums: returns and lengths so far `[E]`; may be set.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self.sums: Sequence[np.ndarray] = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+
+    def add(self, timestep: TimeStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Adds time steps `[E, ...]`.
+
+        Returns:
+          Which environments' episodes ended now, in order; their returns, and their lengths.
+        """
+        first = timestep.step_type == StepType.FIRST
+        returns, lengths = self.sums
+        returns = np.where(first, 0.0, returns + timestep.reward)
+        lengths = np.where(first, 0, lengths + 1)
+        self.sums = returns, lengths
+        ended = np.flatnonzero(timestep.step_type == StepType.LAST)
+        return ended, returns[ended], lengths[ended]
 
 
 class Actor:

@@ -15,8 +15,7 @@ from ..agents.base import LearnerState, Params
 from ..replay.interface import RowStore
 from ..replay.local import LocalReplay
 from .actor import Actor
-from .learner import Learner, Snapshot
-from .metrics import Counters, MetricsAccumulator
+from .learner import Counters, Learner, MetricsAccumulator, Snapshot
 
 if TYPE_CHECKING:
     from .workers import WorkersInTurn

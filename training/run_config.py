@@ -1,9 +1,18 @@
-"""The configuration of a run, and the seeds of everything random in it."""
+"""The configuration of a run, the seeds of everything random in it, and its config.json.
 
+A field that is missing there could mean anything: the class's default is not the preset's, and
+neither need be what the run was trained with. So missing and unknown fields are refused.
+"""
+
+import contextlib
 import dataclasses
 import enum
 import functools
+import json
 import operator
+import os
+import time
+import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +23,13 @@ from .. import environments
 from ..agents.entry import AgentEntry, find_agent
 from ..basics.imports import import_from, make_importable
 from ..basics.validation import Range, check_fields
+from ..basics.writing import write_json
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from ..environments.pure import PureVector
 from ..environments.pure_factory import make_pure
 
+VERSION = 1  # of config.json
+LOCK = "lock"  # in a run directory, as long as a process writes into it
 PROGRAM = "program.json"  # in the run directory of a program
 MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
 _ENVS = 8  # of one actor
@@ -44,6 +56,11 @@ class Purpose(enum.IntEnum):
 def derive_seed(seed: int, purpose: Purpose, *more: int) -> int:
     """A seed unrelated to the run's; those of one purpose differ in `more`, if not by zeros."""
     return int(np.random.SeedSequence([seed, int(purpose), *more]).generate_state(1)[0])
+
+
+def next_multiple(value: int, of: int) -> int:
+    """The least multiple of a number that is greater than a value."""
+    return (value // of + 1) * of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -283,3 +300,140 @@ def _check_together(run: RunConfig) -> None:
     ):
         if applies and (found := operator.attrgetter(name)(run)) != allowed:
             raise ValueError(f"RunConfig.{name} must be {text}, got {found}.")
+
+
+def values_of(run: Any) -> dict[str, Any]:
+    """What config.json holds of a run: JSON values."""
+    return {"version": VERSION, **dataclasses.asdict(run)}
+
+
+def _run_of(values: Any) -> RunConfig:
+    """The inverse of `values_of`, from parsed JSON; ValueError names all wrong fields."""
+    values = {**_object(values, "config.json")}
+    version, _ = values.pop("version", None), values.pop("id", None)
+    if not (type(version) is int and version == VERSION):
+        raise ValueError(f"its version must be {VERSION}, got {version!r}")
+    problems: list[str] = []
+    run, config = _build(RunConfig, values, "", problems), None
+    if {"agent", "search_path", "agent_config"} <= values.keys():
+        entry = find_agent(values["agent"], search_path=Path(values["search_path"] or "."))
+        config = _build(entry.Config, values["agent_config"], "agent_config.", problems)
+    if problems:
+        raise ValueError("; ".join(problems))
+    return dataclasses.replace(run, agent_config=config)
+
+
+def _build(kind: Any, values: Any, prefix: str, problems: list[str]) -> Any:
+    """A config from JSON, nested ones included; None if fields are added to `problems`."""
+    values = _object(values, prefix.rstrip("."))
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    problems += [f"{prefix}{name} is missing" for name in fields if name not in values]
+    problems += [f"{prefix}{name} is unknown" for name in values if name not in fields]
+    built = {}
+    for name, value in values.items():
+        default = _default(fields[name]) if name in fields else None
+        if dataclasses.is_dataclass(default):
+            built[name] = _build(type(default), value, f"{prefix}{name}.", problems)
+        else:
+            built[name] = _tuples(value)
+    return None if problems else kind(**built)
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be an object with fields")
+    return value
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def new_directory(config: RunConfig) -> Path:
+    """A directory under runs/ that is no other's: agent, environment, seed, time, random digits."""
+    name = f"{config.agent}-{config.environment}-{config.seed}"
+    name = "".join(c if c.isalnum() or c in "-_.,=" else "-" for c in name)
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
+
+
+def write_config(directory: Path, config: RunConfig) -> None:
+    """Writes config.json, whole or not at all, with the run's id: that of the file before."""
+    own = run_id(directory) or uuid.uuid4().hex
+    write_json(directory / "config.json", {**values_of(config), "id": own})
+
+
+def run_id(directory: Path) -> str | None:
+    """The id of the run whose directory this is, or has this; None of runs that have none."""
+    folders = (directory, *directory.parents[:2])  # a worker has one within the run's
+    path = next((x / "config.json" for x in folders if (x / "config.json").is_file()), None)
+    with contextlib.suppress(ValueError, AttributeError):
+        if path is not None:
+            return json.loads(path.read_text(encoding="utf-8")).get("id")
+    return None
+
+
+def read_config(directory: Path) -> RunConfig:
+    """Reads config.json, or raises a ValueError that names all fields that are wrong."""
+    path = directory / "config.json"
+    if not path.is_file():
+        raise ValueError(f"{directory} is not a run directory: it has no config.json.")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return _run_of(values).anchored()
+    except (TypeError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged or of another version of retrax: {str(error).rstrip('.')}."
+        ) from error
+
+
+def check_unused(directory: Path, config: RunConfig) -> None:
+    """Refuses, by a ValueError, a directory whose files would be overwritten."""
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"The run directory {directory} is a file.")
+    if not directory.exists() or all(path.name == LOCK for path in directory.iterdir()):
+        return
+    if not (directory / "config.json").exists():
+        raise ValueError(f"The run directory {directory} is not empty, and holds no run.")
+    changed = differences(read_config(directory), config)
+    if changed:
+        raise ValueError(
+            f"{directory} holds a run with another config ({'; '.join(changed)}): choose another "
+            "run directory."
+        )
+    command = "launch" if (directory / PROGRAM).exists() else "train"
+    raise ValueError(f"{directory} holds this run already: retrax {command} --resume {directory}")
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
+    """Where two configs differ, as "field: old -> new", nested fields with their path."""
+    found = []
+    for field in dataclasses.fields(old):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if dataclasses.is_dataclass(before) and type(before) is type(after):
+            found += differences(before, after, f"{prefix}{field.name}.")
+        elif before != after:
+            found.append(f"{prefix}{field.name}: {before} -> {after}")
+    return found
+
+
+def seed_runs(directory: Path) -> list[Path]:
+    """The runs `seed_0`, `seed_1`, ... of a directory by seed; none if it is another one."""
+    found = [path.parent for path in directory.glob("seed_*/config.json")]
+    named = {path.name.removeprefix("seed_"): path for path in found}
+    return [named[seed] for seed in sorted(filter(str.isdecimal, named), key=int)]
+
+
+def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, RunConfig]:
+    """The runs of `count` seeds, from the config's on, by directories that are yet to be made."""
+    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(count)]
+    if seed_runs(directory):
+        raise ValueError(f"{directory} holds runs already: retrax train --resume {directory}")
+    if directory.exists() and (not directory.is_dir() or set(os.listdir(directory)) - {LOCK}):
+        raise ValueError(f"{directory} must be a new directory or an empty one.")
+    return {directory / f"seed_{each.seed}": each for each in configs}

@@ -1,25 +1,357 @@
-"""Workers around a parameter server: they act, store and compute gradients; it applies them."""
+"""Workers around a parameter server: they act, store and compute gradients; it applies them.
+
+A version is the number of gradients applied: of updates. The staleness of a gradient is the number
+of versions between the parameters of which it was computed and those to which it is applied.
+"""
 
 import concurrent.futures
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..agents.base import Agent, LearnerState, Params
-from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..agents.base import Agent, Gradients, LearnerState, Params, Update
+from ..basics.prng_keys import is_key, with_keys, without_keys
+from ..datatypes import EnvironmentSpec, Sample, VectorEnvironment
 from ..replay.local import LocalReplay
 from ..replay.packing import TreePacking
 from ..replay.rows import sample_shapes
 from .actor import Actor
-from .gradient_server import Apply, GradientServer, RemoteUpdates, StatePacking, metric_names
-from .learner import Learner, Snapshot, update_shapes
+from .learner import (
+    Get,
+    Learner,
+    MetricsAccumulator,
+    ParameterServer,
+    Snapshot,
+    Updates,
+    check_finite,
+    copied,
+    update_shapes,
+)
 from .loop import Loop
-from .metrics import MetricsAccumulator
-from .parameters import Get, ParameterServer
 from .run_config import Purpose, RunConfig, derive_seed
+
+STALENESS = "gradient_staleness"
+DROPPED = "gradients_dropped"  # share of the gradients
+REMOTE_METRICS = (STALENESS, DROPPED)  # added to those of the agent's updates
+
+Call = tuple[int, int]  # how often the worker was restarted before, and the number of the call
+
+
+class Receipt(NamedTuple):
+    """Whether a gradient was applied, or dropped, and how stale it was."""
+
+    applied: bool
+    staleness: int  # negative if a restarted server has not reached its version
+
+
+Apply = Callable[[int, Call, int, bytes], Receipt]
+
+
+class StatePacking:
+    """Packs the arrays of a learner state that `gradients` and `acting_params` read.
+
+    Optimiser states are not among them. PRNG keys travel as their data.
+    """
+
+    def __init__(self, agent: Agent, samples: Sequence[Sample]):
+        """`samples` are the shapes of those of single updates."""
+
+        def read(state: LearnerState, sample: Sample) -> Any:
+            return agent.gradients(state, sample), agent.acting_params(state)
+
+        state = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
+        count = len(jax.tree.leaves(state))
+        self._read = [False] * count
+        for sample in samples:
+            jaxpr = jax.make_jaxpr(read)(state, sample).jaxpr
+            used = [id(v) for equation in jaxpr.eqns for v in equation.invars]
+            known = {*used, *map(id, jaxpr.outvars)}
+            pairs = zip(self._read, jaxpr.invars[:count], strict=True)
+            self._read = [before or id(variable) in known for before, variable in pairs]
+        self._packing = TreePacking("The server's arrays", jax.eval_shape(self._select, state))
+
+    def pack(self, state: LearnerState) -> bytes:
+        """Copies the arrays from the device."""
+        return self._packing.pack(self._select(state))
+
+    def unpack(self, state: LearnerState, blob: bytes) -> LearnerState:
+        """A state with these arrays in place of its own, on the device; ValueError of others."""
+        leaves, structure = jax.tree.flatten(state)
+        newer = iter(jax.device_put(self._packing.unpack(blob)))
+        merged = [
+            next(newer) if is_read else leaf
+            for leaf, is_read in zip(leaves, self._read, strict=True)
+        ]
+        return with_keys(state, jax.tree.unflatten(structure, merged))
+
+    def _select(self, state: LearnerState) -> list[Any]:
+        leaves = jax.tree.leaves(without_keys(state))
+        return [leaf for leaf, is_read in zip(leaves, self._read, strict=True) if is_read]
+
+
+class GradientServer:
+    """Applies gradients in the order of arrival, each in one jitted call.
+
+    `apply` and `get` may be called by any thread, and by other processes: a call that is repeated
+    because its answer was lost changes nothing. The buffers of `state` are donated to the next
+    `apply`: copy it. `updates` is the version, and `restored` the one at the start. `metrics` are
+    always empty: the workers have them.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        gradients: TreePacking,
+        states: StatePacking,
+        *,
+        key: jax.Array,
+        max_staleness: int | None = None,
+        parameters: ParameterServer | None = None,
+    ):
+        """Makes the initial state by `agent.init(key)`; workers need the same packings.
+
+        Gradients with a staleness above `max_staleness` are dropped. `parameters` is for others
+        that act.
+        """
+        self._agent, self._gradients, self._states = agent, gradients, states
+        self._max_staleness = max_staleness
+        self._packed = -1, b""  # the newest version that was fetched
+        self._parameters, self.metrics = parameters, MetricsAccumulator()
+        self._lock = threading.Condition()
+        self._answered: dict[int, tuple[Call, Receipt]] = {}
+        self._apply = jax.jit(agent.apply, donate_argnums=0)
+        self.state = jax.jit(agent.init)(key)
+        self.updates = self.restored = 0
+        self.busy_seconds, self._seen, self._started = 0.0, -1, time.monotonic()
+
+    @property
+    def params(self) -> Params:
+        """The newest acting parameters, in buffers that the next `apply` may overwrite."""
+        return self._agent.acting_params(self.state)
+
+    def apply(self, worker: int, call: Call, version: int, gradients: bytes) -> Receipt:
+        """Applies a packed gradient of parameters of a version, or drops it if that is too old.
+
+        Later calls of a worker are larger. One that was answered before is not applied again, nor
+        is an earlier one. A gradient of another agent or config is a ValueError.
+        """
+        unpacked = self._gradients.unpack(gradients)
+        with self._lock:
+            answered, receipt = self._answered.get(worker, ((-1, -1), Receipt(False, 0)))
+            restarts, number = call
+            if (restarts, number) <= answered:
+                return receipt
+            staleness = self.updates - version
+            applied = staleness >= 0
+            if self._max_staleness is not None:
+                applied = applied and staleness <= self._max_staleness
+            if applied:
+                started = time.perf_counter()
+                self.state = jax.block_until_ready(self._apply(self.state, unpacked))
+                self.busy_seconds += time.perf_counter() - started
+                self.updates += 1
+            receipt = Receipt(applied, staleness)
+            self._answered[worker] = (restarts, number), receipt
+            self._lock.notify_all()
+            return receipt
+
+    @property
+    def idle_seconds(self) -> float:
+        """Time since it was compiled in which no gradient was applied."""
+        return time.monotonic() - self._started - self.busy_seconds
+
+    def compile(self) -> None:
+        """Compiles `apply`; changes nothing."""
+        state = copied(self.state)
+        zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._gradients.like)
+        for _ in range(2):  # a computed state may have another weak type than the first
+            state = self._apply(state, zeros)
+        jax.block_until_ready(state)
+        self._started = time.monotonic()
+
+    def step(self, timeout: float) -> bool:
+        """Waits for an update since the last `step`; publishes parameters if they are wanted."""
+        with self._lock:
+            is_newer = self._lock.wait_for(lambda: self.updates > self._seen, timeout)
+            self._seen = self.updates
+        parameters = self._parameters
+        if parameters is not None and parameters.wanted and parameters.version < self._seen:
+            self.publish()
+        return is_newer
+
+    def publish(self) -> None:
+        """Makes the newest parameters available to those that act elsewhere."""
+        with self._lock:
+            if self._parameters is not None:
+                self._parameters.publish(self.updates, self.params)
+
+    def get(self, known_version: int) -> tuple[int, bytes | None]:
+        """The newest version and its bytes, packed once; None if the caller has it already."""
+        with self._lock:
+            if known_version == self.updates:
+                return self.updates, None
+            if self._packed[0] != self.updates:
+                self._packed = self.updates, self._states.pack(self.state)
+            return self._packed
+
+    def snapshot(self) -> Snapshot:
+        """The state and `updates`; the workers have the replays."""
+        with self._lock:
+            return Snapshot(copied(self.state), {}, {"updates": self.updates})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restores the learner state and the counter `updates`."""
+        with self._lock:
+            self.state = jax.device_put(copied(snapshot.learner))
+            self.updates = self.restored = snapshot.counters["updates"]
+            self._packed = -1, b""
+
+    def close(self) -> None:
+        """Does nothing: it has no threads."""
+
+
+class RemoteUpdates(Updates):
+    """Updates whose gradients are computed here and applied elsewhere.
+
+    The state that it is given and returns is a copy of the server's at the newest fetch, of
+    `version` (-1 before the first). What workers do not need of it, such as optimiser states, keeps
+    its initial values.
+
+    Gradients of one version, those of other workers included, draw different noise: the PRNG keys
+    in the state are folded with a number of the worker and the gradient. Number 0 keeps the keys,
+    so that a single worker draws what one process draws.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        gradients: TreePacking,
+        states: StatePacking,
+        *,
+        apply: Apply,
+        get: Get,
+        worker: int = 0,
+        restarts: int = 0,
+        gradients_per_fetch: int = 1,
+        fetches_first: bool = True,
+        lost: Callable[[int], None],
+    ):
+        """Updates of worker number `worker`; packings and calls are those of its `GradientServer`.
+
+        Where `fetches_first`, a fetch precedes the gradient (Reactor, 3.5); if not, it follows, and
+        the worker acts with what its next gradient is computed of (ACER, Algorithm 2). `lost` is
+        called with the version of the copy when the server has restarted with an older one.
+        """
+        super().__init__(agent)
+        self._agent, self._packing, self._states = agent, gradients, states
+        self._apply, self._get, self._lost = apply, get, lost
+        self._worker, self._restarts, self._calls = worker, restarts, itertools.count()
+        self._per_fetch, self._fetches_first = gradients_per_fetch, fetches_first
+        self._sent, self.version = 0, -1
+        self.waited_seconds = 0.0  # for answers of the server
+
+        def compute(state: LearnerState, sample: Sample, number: int) -> tuple[Gradients, Update]:
+            return agent.gradients(_with_own_keys(state, number), sample)
+
+        self._compute = jax.jit(compute)
+
+    def __call__(
+        self, state: LearnerState, sample: Sample, count: int
+    ) -> tuple[LearnerState, Update]:
+        """Each update is a gradient; priorities and metrics are on the host, checked, then sent."""
+        outputs = []
+        for index in range(count):
+            since_fetch = self._sent % self._per_fetch
+            if self._fetches_first and since_fetch == 0:
+                state = self.newest(state)
+            batch = jax.tree.map(lambda x, i=index: np.split(x, count)[i], sample)
+            number = self._worker * self._per_fetch + since_fetch
+            grads, update = self._compute(state, batch, number)
+            update = jax.device_get(update)
+            check_finite(update, self._sent, 1)
+            receipt = self._send(grads)
+            sent: dict[str, Any] = {STALENESS: receipt.staleness, DROPPED: not receipt.applied}
+            outputs.append(Update(update.priorities, {**update.metrics, **sent}))
+            if not self._fetches_first and self._sent % self._per_fetch == 0:
+                state = self.newest(state)
+        return state, _joined(outputs)
+
+    def metric_names(self, state: LearnerState, sample: Sample, count: int) -> list[str]:
+        """See `Updates`."""
+        return metric_names(self._agent, state, update_shapes([sample], count)[0])
+
+    def compile(self, state: LearnerState, shapes: Sequence[Sample], count: int) -> None:
+        """Compiles the gradients of single updates; sends nothing."""
+        for shape in update_shapes(shapes, count):
+            self._compute(state, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape), 0)
+
+    def newest(self, state: LearnerState) -> LearnerState:
+        """A copy of the server's state; the given one if it is as new."""
+        version, blob = self._timed(self._get, self.version)
+        if blob is None:
+            return state
+        if version < self.version:
+            self._lost(self.version)
+        self.version = version
+        return self._states.unpack(state, blob)
+
+    def running(self, state: LearnerState) -> dict[str, Any]:
+        """The copy, its version, and how many gradients were sent: plain data."""
+        copy = self._states.pack(state)
+        return {"version": self.version, "sent": self._sent, "copy": copy}
+
+    def restore_running(self, state: LearnerState, saved: Mapping[str, Any]) -> LearnerState:
+        """The copy that `running` was given, made from another one."""
+        self.version, self._sent = saved["version"], saved["sent"]
+        return self._states.unpack(state, saved["copy"])
+
+    def _send(self, gradients: Gradients) -> Receipt:
+        call = self._restarts, next(self._calls)
+        self._sent += 1
+        blob = self._packing.pack(gradients)
+        return Receipt(*self._timed(self._apply, self._worker, call, self.version, blob))
+
+    def _timed(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        started = time.monotonic()
+        answer = method(*arguments)
+        self.waited_seconds += time.monotonic() - started
+        return answer
+
+
+def metric_names(agent: Agent, state: LearnerState, sample: Sample) -> list[str]:
+    """Names of the metrics of a worker's updates, for one update's sample."""
+    _, update = jax.eval_shape(agent.gradients, state, sample)
+    return [*sorted(update.metrics), *REMOTE_METRICS]
+
+
+def _with_own_keys(state: LearnerState, number: int) -> LearnerState:
+    """The state with its PRNG keys folded with a number; as it is for number 0."""
+
+    def folded(leaf: jax.Array) -> jax.Array:
+        if not is_key(leaf):
+            return leaf
+        fold = jax.random.fold_in
+        for _ in leaf.shape:
+            fold = jax.vmap(fold, in_axes=(0, None))
+        return jnp.where(number == 0, leaf, fold(leaf, number))
+
+    return jax.tree.map(folded, state)
+
+
+def _joined(outputs: Sequence[Update]) -> Update:
+    """The priorities of all updates, and the means of their metrics."""
+    if len(outputs) == 1:
+        return outputs[0]
+    metrics = jax.tree.map(lambda *x: np.mean(x), *(update.metrics for update in outputs))
+    priorities: Any = np.concatenate([update.priorities for update in outputs])
+    return Update(priorities, metrics)
 
 
 class Worker(NamedTuple):

@@ -42,7 +42,7 @@ from ...replay.reverb import (
 )
 from ...replay.reverb.library import reverb
 from ...replay.selectors import has_tables
-from ...training.stop import StopEvent
+from ...training.process import StopEvent
 from ..config import ProgramConfig
 from ..kinds import NodeKind, NodeSpec, kinds_of, nodes_of, process_env
 from ..node import SAVE_SECONDS, Peers, RemoteAnswer, RemotePeer, make_node

@@ -23,8 +23,8 @@ from ...basics.sentences import first_line
 from ...replay.node_writer import CHUNK_ROWS, MAX_CHUNKS
 from ...replay.packing import SequencePacking
 from ...replay.remote import REQUEST_BYTES
-from ...training.parameters import packing_of
-from ...training.stop import stop_on_signals
+from ...training.learner import packing_of
+from ...training.process import stop_on_signals
 from ..config import ProgramConfig
 from ..kinds import acting_kind, cpus, kinds_of, process_env
 from .options import OLDEST_RAY, ray_version

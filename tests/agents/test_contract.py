@@ -15,7 +15,7 @@ from linear_agents import KINDS, PACKAGES, SPECS, first_state, random_sample, ti
 from retrax.agents import base
 from retrax.agents.optimization import gradient_metrics
 from retrax.datatypes import ReplayConfig
-from retrax.training.config_file import differences
+from retrax.training.run_config import differences
 
 NAMES = sorted(PACKAGES)
 # So that the gradients of a batch are means, and targets are copied soon.

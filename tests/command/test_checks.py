@@ -9,7 +9,7 @@ import pytest
 
 from retrax.agents import Agent, reactor
 from retrax.environments import make
-from retrax.training import assembly, checks
+from retrax.training import assembly
 from retrax.training.run_config import RunConfig
 
 CATCH = "train reactor --environment catch"
@@ -64,12 +64,12 @@ def test_too_much_is_refused_with_its_numbers(refused, arguments, sentence):
 )
 @pytest.mark.parametrize("command", [CATCH, f"{CATCH} --num-actors 2"])
 def test_devices_that_cannot_share_a_batch(refused, monkeypatch, command, count, sentence):
-    monkeypatch.setattr(checks, "devices", lambda: [f"cpu:{number} name" for number in range(4)])
+    monkeypatch.setattr(assembly, "devices", lambda: [f"cpu:{number} name" for number in range(4)])
     assert sentence in refused(*command.split(), "--learner-devices", count)
 
 
 def test_a_resumed_run_may_have_another_number_of_devices(refused, run, monkeypatch):
-    monkeypatch.setattr(checks, "devices", lambda: ["cpu:0 name"])
+    monkeypatch.setattr(assembly, "devices", lambda: ["cpu:0 name"])
     err = refused("train", "--resume", run, "--steps", 300, "--learner-devices", 2)
     assert "learner_devices is 2, but JAX has 1 here: cpu:0 name." in err
 
@@ -88,7 +88,7 @@ def test_an_agent_that_cannot_be_made_while_it_is_traced_is_made_as_it_is():
     spec = make("catch").spec
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunConfig, "entry", property(lambda self: entry))
-        assert isinstance(checks.checked_agent(config.resolve(spec), spec), Agent)
+        assert isinstance(assembly.checked_agent(config.resolve(spec), spec), Agent)
     assert len(made) == 1
 
 

@@ -15,11 +15,11 @@ from retrax.agents import acer, reactor
 from retrax.command import train as train_module
 from retrax.command.main import main
 from retrax.command.training import Summary
-from retrax.training.config_file import DirectoryLock, read_config
 from retrax.training.loop import Loop
-from retrax.training.metrics_writer import MetricsTable
-from retrax.training.run_config import RunConfig
-from retrax.training.state_file import read_state, write_state
+from retrax.training.process import DirectoryLock
+from retrax.training.recorder import MetricsTable
+from retrax.training.run_config import RunConfig, read_config
+from retrax.training.snapshots import read_state, write_state
 
 CATCH = "train reactor --environment catch"
 NOISY = "train noisy_agent:NOISY --environment catch"

@@ -26,8 +26,7 @@ from retrax.environments import from_gymnasium_vector, make
 from retrax.evaluation import Evaluation, plots, run_episodes, statistics
 from retrax.evaluation.evaluations import PeriodicEvaluation, begin_states
 from retrax.training.run_config import Purpose, RunConfig, derive_seed
-from retrax.training.snapshots import BestParameters, Snapshots
-from retrax.training.state_file import read_state
+from retrax.training.snapshots import BestParameters, Snapshots, read_state
 
 EPISODES = 5
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from retrax.training import stop
+from retrax.training import process
 from retrax.training.assembly import open_snapshots
 
 MODULE = """
@@ -199,8 +199,8 @@ def test_processes_of_environments_that_die_end_a_run(here, retrax, tiny, how):
 
 
 def test_a_step_that_does_not_end_is_left_at_the_second_interrupt(here, retrax, tiny, monkeypatch):
-    monkeypatch.setattr(stop, "_POLL_SECONDS", 0.05)
-    monkeypatch.setattr(stop, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(process, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(process, "_PATIENCE_SECONDS", 0.05)
     status, _, err = train(retrax, tiny, "Hang")
     assert status == 130
     assert err.count("waiting for the environments' step after 104 steps. Ctrl-C again") == 1

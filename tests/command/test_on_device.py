@@ -21,8 +21,7 @@ from retrax.device import loop as device_loop
 from retrax.device import seeds as device_seeds
 from retrax.environments.pure import Transition
 from retrax.environments.pure_tasks import PureMemory
-from retrax.training.config_file import read_config, write_config
-from retrax.training.run_config import RunConfig
+from retrax.training.run_config import RunConfig, read_config, write_config
 
 
 def config(**changes):

@@ -13,7 +13,7 @@ import gymnasium
 import pytest
 
 import retrax
-from retrax.training.config_file import read_config
+from retrax.training.run_config import read_config
 
 AGENTS = (
     Path(average_agent.__file__).read_text()

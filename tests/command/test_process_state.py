@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import retrax
-from retrax.training.config_file import read_config
+from retrax.training.run_config import read_config
 
 WANDERER = """
 import os

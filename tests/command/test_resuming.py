@@ -11,8 +11,8 @@ from benchmark_modules import load
 from run_files import check_equal, newest, rows, stop_with
 
 from retrax.evaluation.evaluations import PeriodicEvaluation
-from retrax.training.config_file import read_config
-from retrax.training.state_file import read_state, write_state
+from retrax.training.run_config import read_config
+from retrax.training.snapshots import read_state, write_state
 
 FLAGS = ["--steps", "240", "--snapshot-every", "80", "--log-every", "40"]
 

@@ -23,11 +23,10 @@ from retrax.command.main import main
 from retrax.environments import make
 from retrax.evaluation import read_metrics
 from retrax.training import recorder as progress
-from retrax.training.config_file import read_config
-from retrax.training.gradient_server import DROPPED
 from retrax.training.loop import Loop
-from retrax.training.run_config import RunConfig, WorkerOptions
+from retrax.training.run_config import RunConfig, WorkerOptions, read_config
 from retrax.training.snapshots import BestParameters, Snapshots
+from retrax.training.workers import DROPPED
 
 
 def make_config(**changes):

@@ -29,9 +29,8 @@ import numpy as np
 
 import retrax
 from retrax.agents.d4pg import Config as D4PGConfig
-from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS
-from retrax.training.snapshots import newest_snapshot
-from retrax.training.state_file import read_state
+from retrax.training.recorder import WALL_CLOCK_COLUMNS
+from retrax.training.snapshots import newest_snapshot, read_state
 
 FOLDER = Path(__file__).parent
 TASKS = {

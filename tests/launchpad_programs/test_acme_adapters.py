@@ -25,8 +25,7 @@ from retrax.launchpad_programs.config import AcmeOptions
 from retrax.replay.interface import Stopped
 from retrax.replay.local import LocalReplay
 from retrax.training.actor import Actor
-from retrax.training.learner import Learner
-from retrax.training.parameters import ParameterClient, ParameterServer, packing_of
+from retrax.training.learner import Learner, ParameterClient, ParameterServer, packing_of
 
 from acme.utils import counting, loggers  # isort: skip
 

@@ -17,10 +17,9 @@ from retrax.launchpad_programs.config import read_options, write_program
 from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
 from retrax.launchpad_programs.launch import resumed
 from retrax.replay.selectors import has_tables
-from retrax.training.config_file import read_config
 from retrax.training.learner import Snapshot
-from retrax.training.snapshots import Snapshots, actor_file
-from retrax.training.state_file import write_state
+from retrax.training.run_config import read_config
+from retrax.training.snapshots import Snapshots, actor_file, write_state
 
 RAY = EngineOptions(engine="ray")
 

@@ -31,10 +31,10 @@ from retrax.launchpad_programs.engines.ray_session import check_cpus, object_byt
 from retrax.launchpad_programs.launcher import LaunchSummary
 from retrax.replay.packing import Packing
 from retrax.replay.rows import row_spec
-from retrax.training import checks
-from retrax.training.config_file import DirectoryLock, write_config
-from retrax.training.learner import Snapshot
-from retrax.training.parameters import packing_of
+from retrax.training import assembly
+from retrax.training.learner import Snapshot, packing_of
+from retrax.training.process import DirectoryLock
+from retrax.training.run_config import write_config
 from retrax.training.snapshots import Snapshots
 
 needs_launchpad = pytest.mark.skipif(
@@ -228,7 +228,7 @@ def test_from_python_it_is_refused_too(isolated, monkeypatch, tmp_path):
     def check_agent_shapes(agent, spec, entry):
         raise ValueError("Agent.explore is wrong.")
 
-    monkeypatch.setattr(checks, "check_agent_shapes", check_agent_shapes)
+    monkeypatch.setattr(assembly, "check_agent_shapes", check_agent_shapes)
     with pytest.raises(ValueError, match=r"Agent\.explore is wrong\."):
         retrax.launch(make_run(), tmp_path / "run", engine=EngineOptions(launch="local_mt"))
     assert not (tmp_path / "run").exists()

@@ -12,8 +12,7 @@ from retrax.launchpad_programs import learner as learner_module
 from retrax.launchpad_programs.kinds import program_columns
 from retrax.launchpad_programs.learner import LearnerNode
 from retrax.replay.interface import ReplayStatus, Stopped
-from retrax.training.learner import Snapshot
-from retrax.training.metrics import MetricsAccumulator
+from retrax.training.learner import MetricsAccumulator, Snapshot
 from retrax.training.snapshots import Snapshots
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}

@@ -13,10 +13,10 @@ from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.launch import resumed as resumed_program
 from retrax.launchpad_programs.learner import make_parameter_server, make_worker
 from retrax.replay.interface import Stopped
-from retrax.training.gradient_server import STALENESS
-from retrax.training.parameters import ParameterClient, packing_of
+from retrax.training.learner import ParameterClient, packing_of
 from retrax.training.run_config import WorkerOptions
 from retrax.training.snapshots import Snapshots
+from retrax.training.workers import STALENESS
 
 
 class Publisher:

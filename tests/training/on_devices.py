@@ -20,9 +20,8 @@ from retrax.agents.entry import find_agent
 from retrax.command.training import train_together
 from retrax.device import make_train
 from retrax.environments.pure_tasks import PureCatch
-from retrax.training.config_file import read_config
 from retrax.training.learner import Learner, Updates
-from retrax.training.run_config import RunConfig
+from retrax.training.run_config import RunConfig, read_config
 
 TASKS = {
     "reactor": "catch",

@@ -8,12 +8,13 @@ import sys
 
 import pytest
 
-from retrax.training.config_file import LOCK, DirectoryLock
+from retrax.training.process import DirectoryLock
+from retrax.training.run_config import LOCK
 
 HOLD = """
 import os, subprocess, sys, time
 from pathlib import Path
-from retrax.training.config_file import DirectoryLock
+from retrax.training.process import DirectoryLock
 lock = DirectoryLock(Path(sys.argv[1]))
 if sys.argv[2] == "fork":
     begun, tell = os.pipe()

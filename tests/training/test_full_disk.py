@@ -6,10 +6,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from retrax.training.learner import Snapshot
-from retrax.training.log import close_log, setup_log
-from retrax.training.metrics import Counters
-from retrax.training.metrics_writer import MetricsTable
+from retrax.training.learner import Counters, Snapshot
+from retrax.training.process import close_log, setup_log
+from retrax.training.recorder import MetricsTable
 from retrax.training.snapshots import Snapshots
 
 FULL = pathlib.Path("/dev/full")

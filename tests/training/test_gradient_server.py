@@ -8,7 +8,8 @@ import pytest
 
 from retrax.datatypes import Sample
 from retrax.replay.packing import TreePacking
-from retrax.training.gradient_server import (
+from retrax.training.learner import update_shapes
+from retrax.training.workers import (
     DROPPED,
     STALENESS,
     GradientServer,
@@ -16,7 +17,6 @@ from retrax.training.gradient_server import (
     RemoteUpdates,
     StatePacking,
 )
-from retrax.training.learner import update_shapes
 
 RATE = average_agent.Config().rate
 

@@ -11,8 +11,7 @@ from node_fakes import BatchReplay
 
 from retrax.agents.base import Agent, Update
 from retrax.datatypes import Sample, SequenceSpec
-from retrax.training.learner import Learner
-from retrax.training.parameters import ParameterServer, packing_of
+from retrax.training.learner import Learner, ParameterServer, packing_of
 
 SAMPLE = Sample({}, np.ones(2, np.float32), {})
 

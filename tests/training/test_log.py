@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from retrax.training.log import close_log, setup_log
+from retrax.training.process import close_log, setup_log
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def log_directory(tmp_path):
 
 def ours(logger):
     """Handlers, without those of pytest."""
-    return [x for x in logger.handlers if type(x).__module__ == "retrax.training.log"]
+    return [x for x in logger.handlers if type(x).__module__ == "retrax.training.process"]
 
 
 def test_handlers_of_the_program_stay(log_directory):

@@ -18,9 +18,8 @@ from retrax.environments import make
 from retrax.environments.plain_data import pack, unpack
 from retrax.replay.local import LocalReplay
 from retrax.training.actor import Actor
-from retrax.training.learner import Learner, check_finite
+from retrax.training.learner import Counters, Learner, check_finite
 from retrax.training.loop import Loop
-from retrax.training.metrics import Counters
 from retrax.training.run_config import RunConfig
 
 NUM_ENVS = 3

@@ -4,13 +4,10 @@ import dm_env
 import numpy as np
 import pytest
 
-from retrax.training.metrics import (
-    EqualReturns,
-    MetricsAccumulator,
-    Rate,
-    RunningReturns,
-    next_multiple,
-)
+from retrax.training.actor import RunningReturns
+from retrax.training.learner import MetricsAccumulator, Rate
+from retrax.training.recorder import EqualReturns
+from retrax.training.snapshots import next_multiple
 
 FIRST, MID, LAST = dm_env.StepType
 

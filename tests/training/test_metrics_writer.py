@@ -11,8 +11,8 @@ import pytest
 from run_files import read_tensorboard
 
 from retrax.evaluation import read_metrics
-from retrax.training.metrics import Counters
-from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS, MetricsTable
+from retrax.training.learner import Counters
+from retrax.training.recorder import WALL_CLOCK_COLUMNS, MetricsTable
 
 SHOWN = ("steps", "loss", "episode_return")
 NO_CLOCK = dict.fromkeys(WALL_CLOCK_COLUMNS, np.nan)
@@ -204,7 +204,7 @@ def test_rows_that_a_spreadsheet_wrote_are_kept(tmp_path, caplog):
 def test_tensorflow_is_never_imported(tmp_path):
     program = f"""
 import pathlib, sys
-from retrax.training.metrics_writer import Counters, MetricsTable
+from retrax.training.recorder import Counters, MetricsTable
 table = MetricsTable(pathlib.Path({str(tmp_path)!r}), ["loss"], resumed_at=None)
 table.write(Counters(steps=1), {{"loss": 2.0}}, {{}})
 assert "tensorflow" not in sys.modules

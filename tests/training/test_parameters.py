@@ -10,7 +10,7 @@ import pytest
 from waiting import wait_for
 
 from retrax.replay.interface import Stopped, WaitTimeout
-from retrax.training.parameters import ParameterClient, ParameterServer, packing_of
+from retrax.training.learner import ParameterClient, ParameterServer, packing_of
 
 PARAMS = {"w": np.arange(3, dtype=np.float32)}
 

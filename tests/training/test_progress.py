@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from retrax.training import recorder as progress
-from retrax.training.metrics import Counters
+from retrax.training.learner import Counters
 from retrax.training.recorder import Progress
 
 CLOCK = {

@@ -18,9 +18,8 @@ from retrax.basics import writing
 from retrax.basics.checksums import sealed
 from retrax.environments.plain_data import pack
 from retrax.training.assembly import open_snapshots
-from retrax.training.config_file import write_config
 from retrax.training.learner import Snapshot
-from retrax.training.run_config import RunConfig
+from retrax.training.run_config import RunConfig, write_config
 from retrax.training.snapshots import (
     BestParameters,
     SnapshotInterval,
@@ -31,8 +30,8 @@ from retrax.training.snapshots import (
     pack_actor,
     read_actor,
     unpack_actor,
+    write_state,
 )
-from retrax.training.state_file import write_state
 
 
 class Learner(NamedTuple):

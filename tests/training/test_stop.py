@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from retrax.training.stop import stop_on_signals
+from retrax.training.process import stop_on_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -15,9 +15,8 @@ from waiting import wait_for
 
 from retrax.agents import acer, reactor
 from retrax.environments.plain_data import pack, unpack
-from retrax.training.gradient_server import DROPPED, STALENESS, RemoteUpdates
 from retrax.training.run_config import RunConfig, WorkerOptions
-from retrax.training.workers import LearningThread
+from retrax.training.workers import DROPPED, STALENESS, LearningThread, RemoteUpdates
 
 _REPLAY = dataclasses.replace(acer.Config.small().replay, min_rows=40, batch_size=2, capacity=400)
 TINY = {
