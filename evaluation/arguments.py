@@ -45,14 +45,14 @@ def checked(function: Function) -> Function:
 
 def _test(hint: Any, bounds: Any = None) -> tuple[Callable[[Any], bool], str]:
     """Whether a value is of a type, as a function and in words; True for types of other kinds."""
-    members = get_args(hint)
-    if get_origin(hint) in (Union, types.UnionType):
+    members, origin = get_args(hint), get_origin(hint)
+    if origin in (Union, types.UnionType):
         tests = [_test(x, bounds) for x in members if not (x is str and Path in members)]
         words = " or ".join(words for _, words in tests)
         return lambda value: any(test(value) for test, _ in tests), words
-    if get_origin(hint) is Iterable:
+    if origin is Iterable:
         return lambda value: isinstance(value, Iterable), "an iterable"
-    if get_origin(hint) is Sequence:
+    if origin is Sequence:
         test, each = _test(members[0])
 
         def is_many(value: Any) -> bool:
@@ -60,16 +60,13 @@ def _test(hint: Any, bounds: Any = None) -> tuple[Callable[[Any], bool], str]:
             return isinstance(value, Iterator) or (is_list and all(map(test, value)))
 
         return is_many, f"a list of {each.removeprefix('a ') or 'text'}s"
-    if hint in _KINDS:
-        kind, words = _KINDS[hint]
+    if origin is not None or hint is Any or not isinstance(hint, type):
+        return lambda value: True, ""
+    kind, words = _KINDS.get(hint, (hint, f"of type {hint.__name__}"))
+    bounds = bounds if hint is int else None
 
-        def is_one(value: Any) -> bool:
-            is_bool = isinstance(value, (bool, np.bool_))
-            return isinstance(value, kind) and is_bool == (hint is bool)
+    def is_one(value: Any) -> bool:
+        is_kind = isinstance(value, kind) and not (hint is int and isinstance(value, bool))
+        return is_kind and (bounds is None or value in bounds)
 
-        if bounds is None or hint is not int:
-            return is_one, words
-        return lambda value: is_one(value) and value in bounds, f"{words} {bounds}"
-    if isinstance(hint, type) and get_origin(hint) is None and hint is not Any:
-        return lambda value: isinstance(value, hint), f"of type {hint.__name__}"
-    return lambda value: True, ""
+    return is_one, f"{words} {bounds}" if bounds else words

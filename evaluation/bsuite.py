@@ -1,9 +1,8 @@
 """bsuite's scores, by bsuite's own functions, from its records of all episodes of training.
 
 A score is between 0 and 1, of one experiment, whose ids differ in their difficulty or seed: it says
-how well was learned, not how well the agent plays in the end. bsuite's radar plot has their means
-over the experiments of each tag (memory, exploration, ...). A benchmark's report has both, beside
-published scores.
+how well was learned, not how well the agent plays in the end. A tag (memory, exploration, ...) has
+the mean of its experiments.
 """
 
 import contextlib
@@ -31,15 +30,10 @@ class Score(NamedTuple):
 
 
 def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
-    """Scores of one agent: of its experiments, and of the tags that these have.
+    """Scores of one agent's experiments, and of the tags that these have.
 
-    Experiments without a row, or deep_sea_stochastic before the 100th episode, have none.
-
-    Args:
-      records: from bsuite's ids to what `retrax.environments.bsuite_tasks` has recorded.
-
-    Raises:
-      ImportError: bsuite is not installed.
+    The records are those of `retrax.environments.bsuite_tasks`, by bsuite's id. Experiments without
+    a row, or deep_sea_stochastic before the 100th episode, have no score.
     """
     import matplotlib
     import pandas
@@ -73,10 +67,7 @@ def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
 
 @contextlib.contextmanager
 def _old_pandas(pandas: Any) -> Iterator[None]:
-    """Gives `Series` the method `append`, with which bsuite 0.3.6 scores deep_sea.
-
-    pandas 2 has it no more. Warnings of later versions about bsuite's code are not shown.
-    """
+    """Gives `Series` the method `append` of pandas 1, with which bsuite 0.3.6 scores deep_sea."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")

@@ -67,13 +67,9 @@ class Scores(NamedTuple):
 class Evaluation:
     """Greedy episodes of an agent in environments that no training uses.
 
-    Args:
-      config: of the agent's run, resolved.
-      agent: made for the environments.
-      environment: see `evaluation_environments`; reset by each `run`, and not closed.
-      seed: of the first actor states.
-      episodes: of each `run`, at least 1.
-      **options: `before_step` and `on_frame` of `run_episodes`.
+    The environment (see `evaluation_environments`) is reset by each `run`, and not closed. The
+    config is resolved. The seed is of the first actor states; the options are `before_step` and
+    `on_frame` of `run_episodes`.
     """
 
     def __init__(
@@ -91,14 +87,11 @@ class Evaluation:
         self._states: ActorState = None
 
     def run(self, params: Params, actors: ActorState, steps: int) -> Scores:
-        """Runs the episodes.
+        """Runs the episodes with acting parameters of so many training steps.
 
-        Args:
-          params: output of `agent.acting_params`.
-          actors: the states of all actors of the run, `[num_envs, ...]`, from which the entry's
-            `warm_start` makes those of the evaluation. If it is None, or if there is no
-            `warm_start`, the states continue from the `run` before.
-          steps: training steps of the parameters.
+        Actors are the states of all actors of the run, `[num_envs, ...]`, from which the entry's
+        `warm_start` makes those of the evaluation. If it is None, or if there is no `warm_start`,
+        the states continue from the `run` before.
         """
         config, entry = self._config, self._config.entry
         states, self._states = self._states, None  # they are donated, also where an error ends it
@@ -119,16 +112,11 @@ class Evaluation:
         for name, chosen in results.modes.items():
             mean = float(results.returns[chosen].mean()) if chosen.any() else math.nan
             modes[name] = {"mean_return": mean, "episodes": int(chosen.sum())}
+        metrics = {name: float(values.mean()) for name, values in results.metrics.items()}
         describe = entry.evaluation_policy
-        return Scores(
-            *interval_of_episodes(results.returns),
-            episodes=len(results.returns),
-            steps=steps,
-            mean_length=float(results.lengths.mean()),
-            modes=modes,
-            metrics={name: float(values.mean()) for name, values in results.metrics.items()},
-            policy=describe(config.agent_config) if describe else "",
-        )
+        interval, length = interval_of_episodes(results.returns), float(results.lengths.mean())
+        policy = describe(config.agent_config) if describe else ""
+        return Scores(*interval, len(results.returns), steps, length, modes, metrics, policy)
 
 
 def evaluation_environments(
@@ -141,10 +129,7 @@ def evaluation_environments(
 ) -> VectorEnvironment:
     """Makes the environments of an evaluation, without switches that are for training only.
 
-    `starts` is `("noop",)`, or `("states", FILE)` for Atari games; the rest: `environments.make`.
-
-    Raises:
-      ValueError: `make` refuses the environment, other starts, or a file that is not of this game.
+    `starts` is `("noop",)`, or `("states", FILE)` for Atari games; a ValueError refuses others.
     """
     kind, *rest = starts or [""]
     if kind == "noop" and not rest:
@@ -170,9 +155,8 @@ class PeriodicEvaluation:
     """Evaluates an agent each time that its run has taken so many steps, and at the run's end.
 
     An evaluation depends on parameters, actor states, the run's seed and the number of steps only:
-    its environments are new, so a resumed run makes the same evaluations. Training never depends on
-    evaluations. `columns` are names of metrics; at `next` steps the next evaluation is due, of a
-    resolved run that is at `start` steps.
+    its environments are new, so a resumed run, at `start` steps, makes the same evaluations.
+    `columns` are names of metrics; at `next` steps the next evaluation is due.
     """
 
     def __init__(self, config: RunConfig, agent: Agent, *, start: int):
@@ -180,7 +164,7 @@ class PeriodicEvaluation:
         modes = (f"return_{name}" for name in config.entry.evaluation_modes)
         names = ("return", "length", *modes) if config.evaluate_every else ()
         self.columns = [f"{_PREFIX}{name}" for name in names]
-        self.next = self._after(start)
+        self.next = next_multiple(start, every) if (every := config.evaluate_every) else 0
 
     def is_due(self, steps: int) -> bool:
         """Whether the run has to be evaluated at this number of steps."""
@@ -203,31 +187,19 @@ class PeriodicEvaluation:
             made = config, self._agent, environment
             evaluation = Evaluation(*made, seed=seed, episodes=episodes, before_step=check_stop)
             means = evaluation.run(params, actors, steps).means()
-            self.next = self._after(steps)
+            self.next = next_multiple(steps, config.evaluate_every)
             return {f"{_PREFIX}{name}": value for name, value in means.items()}
         return {}
 
-    def _after(self, steps: int) -> int:
-        every = self._config.evaluate_every
-        return next_multiple(steps, every) if every else 0
-
 
 class EpisodeResults(NamedTuple):
-    """Results of N episodes, ordered by environment and then by time.
+    """Results of N episodes, ordered by environment and then by time."""
 
-    Attributes:
-      returns: float64 `[N]`, undiscounted sum of each episode's rewards.
-      lengths: int64 `[N]`, number of transitions of each episode: its time steps minus one.
-      modes: bool `[N]` for each requested mode: whether the episode was of this mode.
-      metrics: float64 `[N]` for each requested metric that the agent has, at the last time step.
-      states: final actor states, which a later call may continue from.
-    """
-
-    returns: np.ndarray
-    lengths: np.ndarray
-    modes: dict[str, np.ndarray]
-    metrics: dict[str, np.ndarray]
-    states: ActorState = None
+    returns: np.ndarray  # float64 `[N]`, undiscounted sums of rewards
+    lengths: np.ndarray  # int64 `[N]`, transitions: time steps minus one
+    modes: dict[str, np.ndarray]  # bool `[N]`: whether the episode was of this mode
+    metrics: dict[str, np.ndarray]  # float64 `[N]`, at the last time step
+    states: ActorState = None  # final ones, which a later call may continue from
 
 
 def run_episodes(
@@ -247,10 +219,8 @@ def run_episodes(
 
     The first N episodes that end in any environment would be a sample biased towards short ones.
     Therefore the number of episodes of each environment is fixed beforehand (the first `N mod E`
-    environments have one more than the others), and further episodes are ignored.
-
-    The environment is reset first. Its seed and `key` are the only sources of randomness. If
-    episodes never end, this does not return.
+    environments have one more than the others), and further episodes are ignored. The environment
+    is reset first. Its seed and `key` are the only sources of randomness.
 
     Args:
       agent: its `begin` and `exploit` are used.

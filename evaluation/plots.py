@@ -134,11 +134,10 @@ def plot_arms(arms: Sequence[Scores], output: Path, *, title: str) -> None:
     for axis, (name, means) in zip(axes, panels.items(), strict=True):
         axis.plot(means, "o-", color="C0")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.set_ylabel(name)
+        axis.set(ylabel=name, xlabel="arm" if axis is axes[-1] else None)
         axis.grid(alpha=0.3)
-    for number, arm in enumerate(arms):
-        axes[0].plot([number, number], [arm.low, arm.high], color="C0")  # NaN is not drawn
-    axes[-1].set_xlabel("arm")
+    limits = [arm.low for arm in arms], [arm.high for arm in arms]
+    axes[0].plot(2 * [range(len(arms))], limits, color="C0")  # NaN is not drawn
     figure.suptitle(title)
     save_png(figure, output)
 
@@ -167,8 +166,8 @@ def _read_run(run: Path, metric: str, window: int) -> _Run:
 def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
     """Colour and label of each setting, the same in all panels.
 
-    A label names the preset if the agent's settings in the same panels differ in it, and the fields
-    in which settings of one preset differ. Values that most settings share are omitted.
+    A label names the preset if the agent's settings in the same panels differ in it, and fields in
+    which settings of one preset differ.
     """
     by_setting = {run.setting: run.fields for run in sorted(runs, key=lambda run: run.setting)}
     drawn = {(run.setting, run.environment) for run in runs}
@@ -181,11 +180,8 @@ def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
             if other["agent"] == config["agent"] and panels[name] & panels[setting]
         ]
         peers = [other for other in rivals if other.get("preset") == config.get("preset")]
-        fields = [
-            f"{k.rpartition('.')[2]}={config[k]}"
-            for k in config
-            if k not in _APART and k != "preset" and _is_rare(k, config, peers)
-        ]
+        names = [k for k in config if k not in {"preset", *_APART} and _is_rare(k, config, peers)]
+        fields = [f"{name.rpartition('.')[2]}={config[name]}" for name in names]
         preset = [str(config["preset"])] if _is_rare("preset", config, rivals) else []
         styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *preset, *fields]))
     return styles
@@ -219,8 +215,8 @@ def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]
             draw_seeds(panel, curves, colour, label)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(alpha=0.3)
-    outside: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-    where = outside if len(styles) > _MAX_INSIDE else {}
+    beside: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    where = beside if len(styles) > _MAX_INSIDE else {}
     panel.legend(fontsize="small", frameon=False, **where)
 
 

@@ -86,9 +86,9 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
     if path.is_file():
         with naming(path):
             of_bsuite = list(bsuite_sections(read_rows(path)))
-    title = f"{results.suite.name}: {', '.join(results.agents)}"
+    title = html.escape(f"{results.suite.name}: {', '.join(results.agents)}")
     sections = [
-        f"<h1>{html.escape(title)}</h1><p>{html.escape(results.suite.about)}.</p>",
+        f"<h1>{title}</h1><p>{html.escape(results.suite.about)}.</p>",
         "<h2>Mean return</h2><p>Greedy evaluation at the end of training: the mean over seeds, with"
         " the lowest and the highest seed. Published scores with their environment steps.</p>",
         _score_table(results),
@@ -98,7 +98,7 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
         "<h2>Training returns</h2><p>Thin: a seed. Bold: their mean.</p>",
         _picture(_draw_curves(results), "training returns of each task"),
         "<h2>Runs</h2>",
-        _table(list(results.runs[0]), [map(_short, row.values()) for row in results.runs]),
+        _table(results.runs[0], [row.values() for row in results.runs]),
         "<h2>How it was made</h2>",
         _table(["", ""], [[name, str(value)] for name, value in results.about.items()]),
     ]
@@ -106,7 +106,7 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
     output.write_text(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>\n"
+        f"<title>{title}</title><style>{_STYLE}</style></head><body>\n"
         + "\n".join(sections)
         + "\n</body></html>\n",
         encoding="utf-8",
@@ -115,23 +115,21 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
 
 
 def _score_table(results: Results) -> str:
-    tasks, agents = results.tasks, results.agents
     published = {
         task: {(each.algorithm, each.steps): each.score for each in task.published}
-        for task in tasks
+        for task in results.tasks
     }
-    others = list(dict.fromkeys(other for each in published.values() for other in each))
+    others = dict.fromkeys(other for each in published.values() for other in each)
     names = [
         name if steps is None else f"{name}, {steps:.0e} steps".replace("e+0", "e")
         for name, steps in others
     ]
     rows = []
     for task, theirs in published.items():
-        ours = [
-            _mean(results.scores.get((agent, task.name), {}).values(), ".4g") for agent in agents
-        ]
-        rows.append([task.name, *ours, *(_cell(theirs, other) for other in others)])
-    return _table(["task", *agents, *names], rows)
+        ours = [results.scores.get((agent, task.name), {}) for agent in results.agents]
+        cells = [_mean(seeds.values(), ".4g") for seeds in ours]
+        rows.append([task.name, *cells, *(_cell(theirs, other) for other in others)])
+    return _table(["task", *results.agents, *names], rows)
 
 
 def _statistics(results: Results) -> Iterable[str]:
@@ -163,15 +161,11 @@ def _statistics(results: Results) -> Iterable[str]:
     ]
     yield _table(["agent", "seeds", "interquartile mean", "optimality gap"], rows)
     if len(tables) > 1:
-        improvement = statistics.probability_of_improvement
+        better = statistics.probability_of_improvement
         yield "<p>Probability that a run of the row beats one of the column, on a random task:</p>"
         rows = [
-            [agent]
-            + [
-                "" if other == agent else bootstrap(improvement, ours, tables[other])
-                for other in tables
-            ]
-            for agent, ours in tables.items()
+            [agent, *(bootstrap(better, x, y) if x is not y else "" for y in tables.values())]
+            for agent, x in tables.items()
         ]
         yield _table(["", *tables], rows)
     yield _picture(_draw_profiles(tables), "performance profiles")
@@ -228,29 +222,24 @@ def _draw_curves(results: Results) -> "Figure":
 
 
 def _draw_profiles(tables: Mapping[str, np.ndarray]) -> "Figure":
-    thresholds = np.linspace(-0.25, 2.0, 200)
     figure = new_figure(6.0, 3.5)
     panel = figure.subplots()
-    for number, (agent, scores) in enumerate(tables.items()):
-        profile = statistics.performance_profile(scores, thresholds)
-        panel.plot(thresholds, profile, color=f"C{number}", label=agent)
-    panel.set(xlabel="normalised score", ylabel="fraction of runs above it", ylim=(-0.02, 1.02))
+    for agent, scores in tables.items():
+        panel.ecdf(scores.flatten(), complementary=True, label=agent)
+    panel.set(xlabel="normalised score", ylabel="fraction of runs above it")
+    panel.set(xlim=(-0.25, 2.0), ylim=(-0.02, 1.02))
     panel.legend()
     return figure
 
 
-def _draw_radar(
-    found: Mapping[str, Mapping[str, Sequence[Row]]], agents: Sequence[str]
-) -> "Figure":
+def _draw_radar(found: Mapping[str, Mapping[str, Sequence[Row]]], agents: list[str]) -> "Figure":
     angles = np.linspace(0.0, 2.0 * np.pi, len(found) + 1)  # the last is the first
     figure = new_figure(6.5, 4.5)
     figure.set_layout_engine("constrained", w_pad=0.8)  # for the tags' names
     panel = figure.add_subplot(projection="polar")
     for number, agent in enumerate(agents):
-        means = [
-            np.mean([float(row["score"]) for row in each.get(agent, [])] or [np.nan])
-            for each in found.values()
-        ]
+        each = [[float(row["score"]) for row in of.get(agent, [])] for of in found.values()]
+        means = [np.mean(scores or [np.nan]) for scores in each]
         closed = angles, [*means, *means[:1]]
         panel.plot(*closed, color=f"C{number}", marker="o", label=agent)
         panel.fill(*closed, color=f"C{number}", alpha=0.15)
@@ -268,12 +257,11 @@ def _picture(figure: "Figure", description: str) -> str:
 
 def _table(header: Iterable[str], rows: Sequence[Iterable[str]]) -> str:
     """A `<table>` of texts, which are escaped."""
-    lines = []
-    for number, row in enumerate([header, *rows]):
-        kind = "td" if number else "th"
+    lines = ["<table>"]
+    for kind, row in (("th", header), *(("td", row) for row in rows)):
         cells = "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in row)
         lines.append(f"<tr>{cells}</tr>")
-    return "<table>\n" + "\n".join(lines) + "\n</table>"
+    return "\n".join([*lines, "</table>"])
 
 
 def _cell(scores: Mapping[Any, float], key: Any) -> str:
@@ -285,11 +273,3 @@ def _mean(values: Iterable[float], form: str) -> str:
     values = [*values]
     limits = (min(values), max(values)) if len(values) > 1 else (math.nan, math.nan)
     return f"{statistics.Interval(sum(values) / len(values), *limits):{form}}" if values else ""
-
-
-def _short(cell: str) -> str:
-    """A number with at most six digits; anything else as it is."""
-    try:
-        return f"{float(cell):.6g}" if "." in cell else cell
-    except ValueError:
-        return cell

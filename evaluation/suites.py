@@ -18,10 +18,10 @@ _DATA = Path(__file__).parent / "data"
 
 
 class Published(NamedTuple):
-    """A published mean return, and the environment steps of its training; None if unknown."""
+    """A published mean return."""
 
     algorithm: str
-    steps: int | None
+    steps: int | None  # of the environment, in training; None if unknown
     score: float
 
 
@@ -67,10 +67,7 @@ class Suite(NamedTuple):
         return tuple(task for ids in self.sweeps.values() for task in ids) or self.tasks
 
     def choose(self, names: tuple[str, ...]) -> tuple[Task, ...]:
-        """The tasks of these names; all of the suite if there are none.
-
-        An experiment of bsuite stands for its whole sweep. A ValueError names the tasks there are.
-        """
+        """The tasks of these names, or all; an experiment of bsuite stands for its whole sweep."""
         known = {task.name: (task,) for task in self.all_tasks} | self.sweeps
         for name in names:
             if name not in known:
@@ -90,17 +87,16 @@ def suites() -> dict[str, Suite]:
         published.setdefault((row["suite"], row["task"]), []).append(score)
     tasks: dict[str, list[Task]] = {}
     for row in read_rows(_DATA / "suite_tasks.csv"):
-        suite, name = row["suite"], row["task"]
         numbers = int(row["steps"]), int(row["episodes"]), float(row["low"]), float(row["high"])
-        others = tuple(published.get((suite, name), []))
-        task = Task(name, row["environment"], *numbers, others)
-        tasks.setdefault(suite, []).append(task)
+        others = tuple(published.get((row["suite"], row["task"]), []))
+        task = Task(row["task"], row["environment"], *numbers, others)
+        tasks.setdefault(row["suite"], []).append(task)
     about = {row["suite"]: row["about"] for row in read_rows(_DATA / "suites.csv")}
     return {name: Suite(name, text, tuple(tasks[name])) for name, text in about.items()}
 
 
 def find_suite(name: str) -> Suite:
-    """The suite of a name; a ValueError names those that there are."""
+    """The suite of a name; a ValueError names the suites."""
     if name not in suites():
         raise ValueError(f"There is no suite {name!r}: allowed are {', '.join(suites())}.")
     return suites()[name]

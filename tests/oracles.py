@@ -951,7 +951,7 @@ def lstm(inputs, is_first, hidden, cell, weights, biases):
     return np.array(outputs), (hidden, cell)
 
 
-# evaluation/atari57/table.py
+# evaluation/atari57.py
 
 
 def worst_tied_mean_ranks(scores):

@@ -153,14 +153,14 @@ def test_jax_that_does_not_start(monkeypatch, program, seconds, detail):
 
 
 def test_prints_within_80_columns_and_breaks_no_command(installed):
-    installed.update({"mujoco": None, "imageio": "1.0", "optax": None})
+    installed.update({"mujoco": None, "pygame": "1.0", "optax": None})
     long = "pip install " + "x" * 100
     odd = doctor.Check("odd", False, "[red]odd[/red]", long)
     status, text = printed([*doctor.report(), odd])
     assert status == 1
     lines = text.splitlines()
     assert max(map(len, lines[:-1])) <= 80
-    found = ("optax is missing", "imageio 1.0 is not", f"retrax {retrax.__version__}", odd.detail)
+    found = ("optax is missing", "pygame 1.0 is not", f"retrax {retrax.__version__}", odd.detail)
     assert all(words in text for words in found)
     assert 'To fix mujoco tier:  pip install "retrax[mujoco]"' in lines
     assert "To fix core:  pip install retrax" in lines

@@ -16,6 +16,7 @@ import noisy_agent
 import numpy as np
 import pytest
 from node_fakes import acting_agent
+from PIL import Image
 from run_files import rows, snapshots, write_untrained_run
 
 from retrax.agents.base import Decision
@@ -25,6 +26,7 @@ from retrax.command.trained import evaluate, evaluate_arms, load_agent
 from retrax.environments import from_gymnasium_vector, make
 from retrax.evaluation import Evaluation, plots, run_episodes, statistics
 from retrax.evaluation.evaluations import PeriodicEvaluation, begin_states
+from retrax.training.metrics import next_multiple
 from retrax.training.run_config import Purpose, RunConfig, derive_seed
 from retrax.training.snapshots import BestParameters, Snapshots, read_state
 
@@ -222,7 +224,7 @@ def scripted(monkeypatch):
         coming = list(returns)
 
         def run(self, steps, *arguments):
-            self.next = self._after(steps)
+            self.next = next_multiple(steps, self._config.evaluate_every)
             return {"evaluation_return": coming.pop(0), "evaluation_length": 9.0}
 
         monkeypatch.setattr(PeriodicEvaluation, "run", run)
@@ -319,13 +321,12 @@ def test_an_evaluation_says_that_running_statistics_start_again(tmp_path, monkey
 @pytest.mark.parametrize(("environment", "milliseconds"), [("FrozenLake-v1", 250), ("catch", 200)])
 def test_videos_are_as_fast_as_the_environment(tmp_path, environment, milliseconds):
     """FrozenLake says 4 frames a second, catch nothing; its frames are small."""
-    imageio = pytest.importorskip("imageio.v2")
     fields = {"agent": "average_agent:ENTRY", "environment": environment, "preset": "default"}
     run = RunConfig(**fields, steps=10, num_envs=1, agent_config=average_agent.Config())
     video = tmp_path / "video.gif"
     evaluate(write_untrained_run(tmp_path / "run", run), episodes=1, video=video)
-    with imageio.get_reader(video) as reader:
-        assert reader.get_meta_data()["duration"] == milliseconds
+    with Image.open(video) as reader:
+        assert reader.info["duration"] == milliseconds
 
 
 def test_environments_say_how_fast_they_are():
