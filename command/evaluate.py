@@ -5,15 +5,13 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from ..basics.validation import Range
 from ..evaluation import plot_learning_curves
 from ..evaluation.evaluations import Scores
-from ..evaluation.plots import check_png, plot_arms
 from ..evaluation.statistics import LEAST_EPISODES
 from .parsing import parse_call
-from .trained import evaluate, evaluate_arms
+from .trained import evaluate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,17 +20,6 @@ class _Output:
     """Print one JSON object: mean_return, low, high (95 %; null for fewer than 10 episodes),
     episodes, steps (training steps of the snapshot), mean_length, modes (mean_return and episodes
     of each), metrics (the agent's own), policy (what acted)."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Arms:
-    arms: bool = False
-    """Instead, evaluate each arm of an agent with a family of policies (Agent57). Draw the return
-    (with its 95 % interval), the intrinsic return and the length against the arm's number, in
-    arms.png."""
-
-    episodes: Annotated[int, Range(1)] = 20
-    """Episodes of each arm."""
 
 
 def evaluate_command(arguments: Sequence[str]) -> int:
@@ -50,25 +37,11 @@ def evaluate_command(arguments: Sequence[str]) -> int:
 
 def plot_command(arguments: Sequence[str]) -> int:
     """Plots runs and prints the file."""
-    given = parse_call(plot_learning_curves, arguments, prog="retrax plot", base=_Arms)
-    has_arms, episodes = given.pop("arms"), given.pop("episodes")
-    output = given.pop("output") or Path("arms.png" if has_arms else "curves.png")
-    if has_arms:
-        _plot_arms(given["runs"], output, episodes)
-    else:
-        plot_learning_curves(output=output, **given)
+    given = parse_call(plot_learning_curves, arguments, prog="retrax plot")
+    output = given.pop("output") or Path("curves.png")
+    plot_learning_curves(output=output, **given)
     print(output)
     return 0
-
-
-def _plot_arms(runs: Sequence[Path], output: Path, episodes: int) -> None:
-    if len(runs) != 1:
-        raise ValueError(f"--arms draws one run, got {len(runs)}.")
-    check_png(output)  # before the evaluations, which take long
-    place = output.absolute()  # the environment may change the working directory
-    found = evaluate_arms(runs[0], episodes=episodes)
-    title = f"{runs[0]}, {found[0].steps} steps: means of {episodes} episodes of each arm"
-    plot_arms(found, place, title=title)
 
 
 def _print(result: Scores, video: Path | None) -> None:

@@ -56,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command in registered_names("retrax.agents"):
             hint = f" (did you mean train {command}?)"
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
+    if empty := [word for word in rest if not word or word.endswith("=")]:
+        return _refuse(f"An argument is empty: {empty[0]!r}.")
     try:
         return _run(command, rest)
     except SystemExit as stop:  # tyro has printed help or a message

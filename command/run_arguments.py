@@ -3,14 +3,21 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 
 from ..agents.entry import agent_names, find_agent
 from ..datatypes import EnvironmentSpec
-from ..training.run_config import RunConfig, WorkerOptions, new_directory, read_config, seed_runs
-from .parsing import parse, parse_known, part, wants_help
+from ..training.run_config import (
+    PROGRAM,
+    RunConfig,
+    WorkerOptions,
+    new_directory,
+    read_config,
+    seed_runs,
+)
+from .parsing import Hidden, parse, parse_known, part, wants_help, with_types
 
 _USAGE = """\
 usage: {prog} AGENT --environment ID [OPTIONS]
@@ -27,22 +34,17 @@ usage: {prog} AGENT --environment ID [OPTIONS]
 `{prog} AGENT --help` lists all options: the run's, and every field of the agent's config.
 """
 _CHANGEABLE = ("steps", "learner_devices", "logger")  # when a run is resumed
-_KEPT = {
-    *(field.name for kind in (RunConfig, WorkerOptions) for field in dataclasses.fields(kind)),
-    "run_directory",
-}.difference(_CHANGEABLE)
 
-AgentConfig = TypeVar("AgentConfig")
-Arguments = TypeVar("Arguments", bound="RunArguments[Any]")
+Arguments = TypeVar("Arguments", bound="RunArguments")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunArguments(RunConfig, Generic[AgentConfig]):
+class RunArguments(RunConfig):
     """The fields of a run, and what else its commands take."""
 
-    agent_config: Annotated[tyro.conf.FlagConversionOff[AgentConfig], tyro.conf.arg(name="agent")]
-    """The agent's config."""
-
+    agent: Hidden[str]
+    search_path: Hidden[str] = ""
+    agent_config: Hidden[Any] = None  # until the agent is known
     workers: tyro.conf.OmitArgPrefixes[WorkerOptions] = RunConfig.workers
     """Workers around a parameter server, in place of actors and a learner."""
 
@@ -62,16 +64,13 @@ class RunArguments(RunConfig, Generic[AgentConfig]):
     @classmethod
     def resumed(cls: type[Arguments], directory: Path) -> Arguments:
         """The arguments that continue a run as it is."""
+        if (directory / PROGRAM).is_file():
+            raise ValueError(
+                f"{directory} was started by retrax launch: continue it with retrax launch "
+                f"--resume {directory}"
+            )
         first, *_ = seed_runs(directory) or [directory]
         return cls(**vars(read_config(first)), resume=directory)
-
-    @property
-    def hidden(self) -> set[str]:
-        """Fields that are no options."""
-        if self.resume is not None:
-            return _KEPT
-        fields = {"agent", "search_path"}
-        return fields if self.agent_config else {*fields, "agent_config"}  # not known yet
 
     def run(self, **changes: Any) -> RunConfig:
         """The run, with changes; ValueError says in one sentence what is wrong."""
@@ -88,9 +87,7 @@ def parse_run(
     """Parses the arguments of a new run, or of one that is resumed.
 
     The agent's default values depend on the preset, and the preset on the environment, which is
-    therefore made before the other arguments are parsed.
-
-    `form` has what else a command takes; `make_spec` is called once, for a new run.
+    therefore made before the other arguments are parsed, by one call of `make_spec`.
 
     Returns:
       The parsed arguments; the run, with its preset; its directory, absolute; and the spec of its
@@ -100,11 +97,12 @@ def parse_run(
     agent, words = "", list(arguments)
     if words and not words[0].startswith("-"):
         agent = words.pop(0)
-    kind: Any = form
-    start = form(agent=agent, environment="", agent_config=None, search_path=str(here))
-    early, _ = parse_known(kind[type(None)], words, prog=prog, default=start)
+    start = form(agent=agent, environment="", search_path=str(here))
+    early, _ = parse_known(form, words, prog=prog, default=start)
     if early.resume is not None:
-        return _parse_resumed(kind, early.resume.absolute(), words, prog)
+        directory = early.resume.absolute()
+        given = _parse_resumed(form.resumed(directory), words, prog)
+        return given, given.run(), directory, None
     if not agent:
         names = ", ".join(agent_names())
         if wants_help(words):
@@ -121,26 +119,30 @@ def parse_run(
     preset = preset or next(iter(entry.presets))
     config = entry.config_of(preset)
     default = dataclasses.replace(start, environment=tyro.MISSING, agent_config=config)
+    kind: Any = tyro.conf.FlagConversionOff[type(config)]  # type: ignore[misc]
+    default = with_types(default, {"agent_config": Annotated[kind, tyro.conf.arg(name="agent")]})
     about = f"{form.__doc__}\n\nDefaults of the agent: preset {preset}{preset_of}."
-    given = parse(
-        kind[type(config)], words, prog=f"{prog} {agent}", default=default, description=about
-    )
+    form, prog = type(default), f"{prog} {agent}"
+    given = parse(form, words, prog=prog, default=default, description=about)
     assert spec is not None, "an environment is required"
     run = given.run(preset=preset)
     return given, run, here / (given.run_directory or new_directory(run)), spec
 
 
-def _parse_resumed(
-    form: Any, directory: Path, words: Sequence[str], prog: str
-) -> tuple[Any, RunConfig, Path, None]:
-    default = form.resumed(directory)
-    for word in parse_known(form[type(None)], words, prog=prog, default=default)[1]:
-        flag = word.partition("=")[0].replace("_", "-")
-        if flag.startswith("--agent.") or flag[2:].replace("-", "_") in _KEPT:
-            *others, last = (f"--{name.replace('_', '-')}" for name in _CHANGEABLE)
-            raise ValueError(
-                f"{flag} cannot be changed: a run that is resumed keeps its config, except for "
-                f"{', '.join(others)} and {last}."
-            )
-    given = parse(form[type(None)], words, prog=prog, default=default)
-    return given, given.run(), directory, None
+def _parse_resumed(default: Arguments, words: Sequence[str], prog: str) -> Arguments:
+    kept = {field.name for kind in (RunConfig, WorkerOptions) for field in dataclasses.fields(kind)}
+    kept = {*kept, "run_directory", "seeds"}.difference(_CHANGEABLE)
+    hide: Any = Hidden
+    hints = get_type_hints(type(default), include_extras=True)
+    hidden = {name: hide[hint] for name, hint in hints.items() if name in kept}
+    default = with_types(default, hidden)
+    given, unknown = parse_known(type(default), words, prog=prog, default=default)
+    if wants_help(unknown):
+        parse(type(default), words, prog=prog, default=default)
+    for word in unknown:
+        *others, last = (f"--{name.replace('_', '-')}" for name in _CHANGEABLE)
+        raise ValueError(
+            f"{word.partition('=')[0].replace('_', '-')} cannot be given: a run that is resumed "
+            f"keeps its config, except for {', '.join(others)} and {last}."
+        )
+    return given

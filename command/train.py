@@ -12,7 +12,6 @@ from ..environments.failures import close_quietly
 from ..training.assembly import MANY, checked_agent, spec_of
 from ..training.process import DirectoryLock
 from ..training.run_config import (
-    PROGRAM,
     RunConfig,
     new_seed_runs,
     read_config,
@@ -21,12 +20,12 @@ from ..training.run_config import (
 )
 from .own_code import own_code
 from .parsing import tell
-from .run_arguments import AgentConfig, RunArguments, parse_run
+from .run_arguments import RunArguments, parse_run
 from .training import RunFailedError, train_together
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainArguments(RunArguments[AgentConfig]):
+class TrainArguments(RunArguments):
     """Train an agent in one process, or continue a run. Ctrl-C also saves a snapshot."""
 
     seeds: Annotated[int, Range(1)] = 1
@@ -35,11 +34,6 @@ class TrainArguments(RunArguments[AgentConfig]):
 
     jobs: Annotated[int, Range(1)] = 1
     """Number of runs at a time, if there are several seeds."""
-
-    @property
-    def hidden(self) -> set[str]:
-        """Fields that are no options."""
-        return super().hidden | (set() if self.resume is None else {"seeds"})
 
 
 def train_command(arguments: Sequence[str]) -> int:
@@ -59,44 +53,35 @@ def train_command(arguments: Sequence[str]) -> int:
         given, run, directory, spec = parse_run(
             TrainArguments, arguments, prog="retrax train", make_spec=make_spec
         )
-        if spec is None and (directory / PROGRAM).is_file():
-            raise ValueError(
-                f"{directory} was started by retrax launch: continue it with retrax launch "
-                f"--resume {directory}"
-            )
-        is_many = given.seeds > 1 or (spec is None and len(seed_runs(directory)) > 1)
-        if is_many and run.on_device and run.logger is not None:
+        begun = seed_runs(directory) if spec is None else []
+        if max(given.seeds, len(begun)) > 1 and run.on_device and run.logger is not None:
             raise ValueError(
                 f"--logger must be None for several seeds --on-device, got {run.logger}."
             )
-        if spec is None and seed_runs(directory):
-            return _train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
-        if given.seeds == 1:
+        if spec is None and not begun:
+            return _train({directory: run}, directory, resume=True, plain=given.plain)
+        if given.seeds == 1 and not begun:
             environment = made[0] if made else None
-            options: dict[str, Any] = {"resume": spec is None, "environment": environment}
-            return _train({directory: run}, directory, plain=given.plain, **options)
-    assert spec is not None, "seeds is hidden where a run is resumed"
-    run = run.resolve(spec)
-    with own_code(run):
-        agent = checked_agent(run, spec)
-    if run.on_device:
-        from ..device.loop import check_seeds  # before anything is done for each seed
+            return _train({directory: run}, directory, environment=environment, plain=given.plain)
+    if spec is not None:
+        run = run.resolve(spec)
+        with own_code(run):
+            agent = checked_agent(run, spec)
+        if run.on_device:
+            from ..device.loop import check_seeds  # before anything is done for each seed
 
-        check_seeds(run, agent, spec, given.seeds)
-    runs = new_seed_runs(directory, run, given.seeds)
-    if run.on_device:
-        return _train(runs, directory, plain=given.plain)
-    for path, config in runs.items():
-        path.mkdir(parents=True)
-        write_config(path, config)
+            check_seeds(run, agent, spec, given.seeds)
+        runs = new_seed_runs(directory, run, given.seeds)
+        if run.on_device:
+            return _train(runs, directory, plain=given.plain)
+        for path, config in runs.items():
+            path.mkdir(parents=True)
+            write_config(path, config)
     return _train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
 
 
 def _train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -> int:
-    """Trains those runs of a directory that are not finished.
-
-    `config` replaces their configs but for the seed. Ctrl-C ends all of them with snapshots.
-    """
+    """Trains those runs of a directory that are not finished, with the config but for the seed."""
     from .grid import Cell, run_shown  # with all that benchmarks need
 
     with DirectoryLock(directory) as lock:

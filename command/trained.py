@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import logging
 import math
 from collections.abc import Sequence
@@ -146,23 +145,6 @@ def evaluate(
         made = config, trained.agent, environment
         evaluation = Evaluation(*made, seed=seed, episodes=episodes, on_frame=on_frame)
         return evaluation.run(trained.params, trained.actors, trained.steps)
-
-
-def evaluate_arms(
-    run: Path | str, *, snapshot: int | str = "newest", episodes: int = 20, seed: int = 0
-) -> list[Scores]:
-    """`evaluate` for each policy of an agent that has a family of them, in their order."""
-    run = Path(run).absolute()
-    config, found = read_config(run), list[Scores]()
-    for arm in itertools.count():
-        try:
-            _with_arm(config, arm)
-        except ValueError:  # an entry does not say how many arms there are
-            if not found:
-                raise
-            break
-        found.append(evaluate(run, snapshot=snapshot, episodes=episodes, seed=seed, arm=arm))
-    return found
 
 
 def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:

@@ -1,4 +1,4 @@
-"""Learning curves of run directories, evaluations of all arms of an agent, and other figures.
+"""Learning curves of run directories, and what other figures share.
 
 Figures are made without pyplot and its global state.
 """
@@ -18,7 +18,6 @@ from ..basics.writing import writing
 from ..training.run_config import seed_runs
 from . import statistics
 from .arguments import checked
-from .evaluations import Scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 # Runs that differ in these fields only have the same setting, whatever their length.
 _APART = {"seed", "environment", "steps", "log_every", "search_path", "logger"}
 _APART |= {"snapshot_every", "snapshot_seconds"}
-_INTRINSIC = "intrinsic_return"  # an episode metric of agents with intrinsic rewards
 _DOTS_PER_INCH = 120
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
@@ -119,27 +117,6 @@ def plot_learning_curves(
     if output is not None:
         save_png(figure, Path(output))
     return figure
-
-
-def plot_arms(arms: Sequence[Scores], output: Path, *, title: str) -> None:
-    """Plots return with its interval, intrinsic return if there is one, and length of each arm."""
-    check_png(output)
-    from matplotlib.ticker import MaxNLocator
-
-    panels = {"return": [arm.mean_return for arm in arms]}
-    if all(_INTRINSIC in arm.metrics for arm in arms):
-        panels["intrinsic return"] = [arm.metrics[_INTRINSIC] for arm in arms]
-    panels["length"] = [arm.mean_length for arm in arms]
-    figure, axes = new_panels(len(panels), (7.0, 2.4), columns=1)
-    for axis, (name, means) in zip(axes, panels.items(), strict=True):
-        axis.plot(means, "o-", color="C0")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.set(ylabel=name, xlabel="arm" if axis is axes[-1] else None)
-        axis.grid(alpha=0.3)
-    limits = [arm.low for arm in arms], [arm.high for arm in arms]
-    axes[0].plot(2 * [range(len(arms))], limits, color="C0")  # NaN is not drawn
-    figure.suptitle(title)
-    save_png(figure, output)
 
 
 def _read_run(run: Path, metric: str, window: int) -> _Run:

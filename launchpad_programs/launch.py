@@ -13,7 +13,7 @@ import psutil
 
 from ..command.own_code import own_code
 from ..command.parsing import part, tell, words_of
-from ..command.run_arguments import AgentConfig, RunArguments, parse_run
+from ..command.run_arguments import RunArguments, parse_run
 from ..datatypes import EnvironmentSpec
 from ..evaluation.arguments import checked
 from ..replay.selectors import has_tables
@@ -35,14 +35,14 @@ _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LaunchArguments(EngineOptions, RunArguments[AgentConfig]):
+class LaunchArguments(EngineOptions, RunArguments):
     """Train an agent as a program of many processes, or continue one."""
 
     def __post_init__(self) -> None:
         """Leaves the checks to `run` and to `EngineOptions`."""
 
     @classmethod
-    def resumed(cls, directory: Path) -> "LaunchArguments[Any]":
+    def resumed(cls, directory: Path) -> "LaunchArguments":
         """The arguments that continue a program as it is."""
         run = read_config(directory)
         if not (directory / PROGRAM).is_file():

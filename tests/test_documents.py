@@ -162,8 +162,8 @@ def parse_command(arguments, monkeypatch):
     command, *words = arguments
     if form := {"train": TrainArguments, "launch": LaunchArguments}.get(command):
         if "--resume" in words:  # of a directory that is not there
-            start = form(agent="", environment="", agent_config=None)
-            _, unknown = parsing.parse_known(form[type(None)], words, prog=command, default=start)
+            start = form(agent="", environment="")
+            _, unknown = parsing.parse_known(form, words, prog=command, default=start)
             assert unknown == []
         else:
             parse_run(form, words, prog=f"retrax {command}", make_spec=spec_of)

@@ -22,9 +22,9 @@ from run_files import rows, snapshots, write_untrained_run
 from retrax.agents.base import Decision
 from retrax.agents.entry import AgentEntry
 from retrax.command.main import main
-from retrax.command.trained import evaluate, evaluate_arms, load_agent
+from retrax.command.trained import evaluate, load_agent
 from retrax.environments import from_gymnasium_vector, make
-from retrax.evaluation import Evaluation, plots, run_episodes, statistics
+from retrax.evaluation import Evaluation, run_episodes
 from retrax.evaluation.evaluations import PeriodicEvaluation, begin_states
 from retrax.training.metrics import next_multiple
 from retrax.training.run_config import Purpose, RunConfig, derive_seed
@@ -149,30 +149,6 @@ def test_an_evaluation_starts_from_what_the_actors_have_learned(monkeypatch):
             scores = evaluation.run(None, jnp.array([3, 4]), steps=5)
             found.append((scores.steps, scores.modes["seven"]["episodes"]))
     assert found == [(5, 0), (5, 3)]
-
-
-def test_all_arms_are_drawn(arms, finished, retrax, refused, tmp_path, monkeypatch):
-    monkeypatch.setattr(statistics, "LEAST_EPISODES", 2)  # for intervals
-    found = evaluate_arms(arms, episodes=2)
-    assert [result.metrics["arm"] for result in found] == [0, 1, 2]
-    assert found[1] == evaluate(arms, episodes=2, arm=1)
-    figures, png = [], plots.png
-    monkeypatch.setattr(plots, "png", lambda figure: figures.append(figure) or png(figure))
-    output = tmp_path / "new" / "arms.png"
-    assert retrax("plot", arms, "--arms", "--episodes", 2, "--output", output)[0] == 0
-    assert output.read_bytes().startswith(b"\x89PNG")
-    panels = figures[0].axes
-    drawn = {axes.get_ylabel(): [line.get_ydata() for line in axes.lines] for axes in panels}
-    means, *limits = drawn.pop("return")
-    np.testing.assert_array_equal(means, [result.mean_return for result in found])
-    np.testing.assert_array_equal(limits, [(result.low, result.high) for result in found])
-    others = {name: list(line) for name, [line] in drawn.items()}
-    assert others == {
-        "intrinsic return": [result.metrics["intrinsic_return"] for result in found],
-        "length": [result.mean_length for result in found],
-    }
-    for runs, message in (([arms, arms], "draws one run, got 2"), ([finished], "has no arms")):
-        assert message in refused("plot", *runs, "--arms", "--output", tmp_path / "none.png")
 
 
 def test_an_arm_is_evaluated_on_request(arms, finished, retrax, refused):

@@ -4,14 +4,24 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import pytest
 import tyro
 
 from retrax.agents import acer, agent57, d4pg, reactor
 from retrax.basics.validation import Range, Sizes
-from retrax.command.parsing import parse, parse_call, parse_known, part, words_of
+from retrax.command.parsing import (
+    Hidden,
+    parse,
+    parse_call,
+    parse_known,
+    part,
+    with_types,
+    words_of,
+)
+
+SMALL = reactor.Config.small()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,41 +55,17 @@ class Form:
     file: Path = Path("file")
     """Where."""
 
-    part: Part = Part()
-    """The part."""
-
-
-AgentConfig = TypeVar("AgentConfig")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Run(Generic[AgentConfig]):
-    """A run, in the manner of `retrax train`."""
-
-    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="DIR...")] = ()
-    """Where."""
-
-    environment: Annotated[str, tyro.conf.arg(metavar="ID")]
-    """Of what kind."""
-
-    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """How long."""
-
     plain: bool = False
     """Whether without colours."""
 
     save: bool = True
     """Whether to keep it."""
 
-    agent: tyro.conf.FlagConversionOff[AgentConfig]
+    part: Part = Part()
+    """The part."""
+
+    agent: tyro.conf.FlagConversionOff[reactor.Config] = SMALL
     """The agent's config."""
-
-
-def run(*arguments, config=None):
-    config = reactor.Config.small() if config is None else config
-    default: Any = Run(environment=tyro.MISSING, agent=config)
-    given = ["--environment", "x", *arguments]
-    return parse(Run[type(config)], given, prog="retrax train", default=default)
 
 
 def refusal(capfd, *arguments, form=Form, default=None):
@@ -101,30 +87,40 @@ def test_values_and_defaults():
     assert given == Form(name="x", sizes=(1, 2), part=Part(rate=2.0))
     default = Form(name="--count", count=3, part=Part(rate=7.0))
     words = ["--sizes", "5", "--name=--count", "--count", "-3"]
-    changed = dataclasses.replace(default, sizes=(5,), count=-3)
-    assert parse(Form, words, prog="program", default=default) == changed
+    words += ["--plain", "--no-save", "--agent.recurrent", "False"]
+    changed = {"sizes": (5,), "count": -3, "plain": True, "save": False}
+    changed["agent"] = reactor.Config.small(recurrent=False)
+    found = parse(Form, words, prog="program", default=default)
+    assert found == dataclasses.replace(default, **changed)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Missing from program: --name STR Who. (required)"),
-        (["--name"], "Missing value for argument '--name'."),
-        (["--name", "x", "--foo", "3"], "Unrecognized options: --foo"),
-        (["--name", "x", "--part.rat", "3"], "Perhaps you meant: --part.rate FLOAT"),
-        (["--name", "x", "y"], "Unrecognized options: y"),
-        (["--name", "x", "--count", "1e3"], "--count: must be an integer, got '1e3'"),
-        (["--name", "x", "--count=", "--kind", "a"], "--count: must be an integer, got ''"),
-        (["--name", "x", "--part.rate", "fast"], "--part.rate: must be a number, got 'fast'"),
-        (["--name", "x", "--part.rate", "None"], "--part.rate: must be a number, got 'None'"),
-        (["--name", "x", "--sizes", "1", "a"], "--sizes: must be integers, got 'a'"),
-        (["--name", "x", "--kind", "c"], "invalid choice 'c' for argument '--kind'"),
-        (["--name="], "--name: must not be empty"),
-        (["--name", "x", "--part.rate", "-1"], "Part.rate must be >= 0, got -1.0."),
+        ("", "Missing from program: --name STR Who. (required)"),
+        ("--name", "Missing value for argument '--name'."),
+        ("--name x --foo 3", "Unrecognized options: --foo"),
+        ("--name x --part.rat 3", "Perhaps you meant: --part.rate FLOAT"),
+        ("--name x y", "Unrecognized options: y"),
+        ("--name x --no-plain", "Unrecognized options: --no-plain"),
+        ("--name x --count 1e3", "Error parsing --count: no type matching {None} INT could be ins"),
+        ("--name x --part.rate fast", "Error parsing --part.rate: could not convert string to fl"),
+        ("--name x --sizes 1 a", "parsing --sizes: Could not find valid parse for arguments: ['1'"),
+        ("--name x --kind c", "invalid choice 'c' for argument '--kind'"),
+        ("--name x --part.rate -1", "Part.rate must be >= 0, got -1.0."),
+        ("--name x --agent.discout 1", "Perhaps you meant: --agent.discount FLOAT"),
+        ("--name x --agent.replay.capacty 1", "Perhaps you meant: --agent.replay.capacity INT"),
+        ("--name x --agent.num-atoms 2.5", "parsing --agent.num-atoms: invalid literal for int()"),
+        ("--name x --agent.recurrent no", "invalid choice 'no' for argument '--agent.recurrent'"),
+        ("--name x --agent.recurrent --plain", "Missing value for argument '--agent.recurrent'"),
+        ("--name x --agent.replay.selector x", "('uniform', 'proportional', 'contextual')"),
+        ("--name x --agent.convolutions 16 3", "parsing --agent.convolutions: no type matching"),
+        ("--name x --agent.discount 2", "Config.discount must be a number >= 0.0 and <= 1.0, got"),
+        ("--name x --agent.replay.min-rows 0", "ReplayConfig.min_rows must be an integer >= 1"),
     ],
 )
 def test_wrong_arguments_are_named(capfd, arguments, message):
-    assert message in refusal(capfd, *arguments)
+    assert message in refusal(capfd, *arguments.split())
 
 
 @pytest.mark.parametrize(
@@ -143,45 +139,6 @@ def test_fields_out_of_bounds_are_named_as_options(parse_it, hint, word, sentenc
     assert parse_it(form, ["--two-words", "3"], prog="p") in (form(3), (form(3), []))
 
 
-def test_none_is_a_value_of_optional_options():
-    assert parse(Form, ["--name", "x", "--count", "None"], prog="p").count is None
-    for word, value in (("None", None), ("2", 2.0)):
-        given = run("--agent.max-action-gradient-norm", word, config=d4pg.Config.small())
-        assert given.agent.max_action_gradient_norm == value
-
-
-def test_switches_of_a_run_and_bools_of_an_agent():
-    assert run("a", "b", "--plain", "--no-save", "--agent.recurrent", "False") == Run(
-        folders=(Path("a"), Path("b")),
-        environment="x",
-        plain=True,
-        save=False,
-        agent=reactor.Config.small(recurrent=False),
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--agent.discout", "1"], "Perhaps you meant: --agent.discount FLOAT"),
-        (["--agent.replay.capacty", "1"], "Perhaps you meant: --agent.replay.capacity INT"),
-        (["--no-plain"], "Unrecognized options: --no-plain"),
-        (["--steps", "abc"], "--steps: must be an integer, got 'abc'"),
-        (["--agent.num-atoms", "2.5"], "--agent.num-atoms: must be an integer, got '2.5'"),
-        (["--agent.recurrent", "no"], "invalid choice 'no' for argument '--agent.recurrent'"),
-        (["--agent.recurrent", "--plain"], "Missing value for argument '--agent.recurrent'"),
-        (["--agent.replay.selector", "x"], "('uniform', 'proportional', 'contextual')"),
-        (["--agent.convolutions", "8", "x", "1"], "--agent.convolutions: must be integers, got"),
-        (["--agent.convolutions", "16", "3"], "must be 3 numbers for each entry, got 16 3"),
-        (["--agent.discount", "2"], "Config.discount must be a number >= 0.0 and <= 1.0, got 2.0."),
-        (["--agent.replay.min-rows", "0"], "ReplayConfig.min_rows must be an integer >= 1"),
-    ],
-)
-def test_wrong_arguments_of_a_run_are_named(capfd, arguments, message):
-    default: Any = Run(environment="x", agent=reactor.Config.small())
-    assert message in refusal(capfd, *arguments, form=Run[reactor.Config], default=default)
-
-
 def words(config, prefix):
     """Every field of a config with its value, as a command line."""
     for field in dataclasses.fields(config):
@@ -192,38 +149,55 @@ def words(config, prefix):
             yield from [flag, *str(value).replace("(", " ").replace(")", " ").split()]
 
 
+def run_of(config, given):
+    """The agent's config of a command line."""
+    default: Any = with_types(Form(name="x"), {"agent": tyro.conf.FlagConversionOff[type(config)]})
+    default = dataclasses.replace(default, agent=config)
+    return parse(type(default), given, prog="p", default=default).agent
+
+
 @pytest.mark.parametrize("agent", [acer, agent57, d4pg, reactor])
 def test_every_option_of_every_agent_takes_its_default(agent):
     config = agent.Config.small()
     given = [word.rstrip(",") for word in words(config, "agent")]
     assert len(given) > 79
-    assert run(*given, config=config).agent == config
+    assert run_of(config, given) == config
 
 
-def help_of(capsys, form, default=None):
-    """The help in one line, since tyro breaks lines."""
-    with pytest.raises(SystemExit) as stop:
-        parse(form, ["--help"], prog="program", default=default, description="What it does.")
-    assert stop.value.code == 0
-    return in_one_line(capsys.readouterr().out)
+@pytest.mark.parametrize(
+    ("config", "field", "given", "value"),
+    [
+        (d4pg.Config.small(), "max_action_gradient_norm", "None", None),
+        (d4pg.Config.small(), "max_action_gradient_norm", "2", 2.0),
+        (SMALL, "convolutions", "None", None),
+        (SMALL, "convolutions", "16 3 1", ((16, 3, 1),)),
+        (SMALL, "convolutions", "8 4 2 16 3 1", ((8, 4, 2), (16, 3, 1))),
+    ],
+)
+def test_none_and_tuples_are_values(config, field, given, value):
+    option = f"--agent.{field.replace('_', '-')}"
+    assert getattr(run_of(config, [option, *given.split()]), field) == value
 
 
 def test_help_has_the_docs_and_the_bounds(capsys):
-    text = help_of(capsys, Form)
-    for words in ("usage: program", "What it does.", "--part.rate FLOAT How fast. Must be >= 0.0."):
-        assert words in text
-    text = help_of(capsys, Run[reactor.Config], Run(environment="x", agent=reactor.Config.small()))
-    for bounds in (
+    bare = [("bare", Annotated[tuple[int, ...], Sizes(1)], (1,))]
+    form = dataclasses.make_dataclass("Made", bare, bases=(Form,), frozen=True, kw_only=True)
+    with pytest.raises(SystemExit) as stop:
+        parse(form, ["--help"], prog="program", description="What it does.")
+    assert stop.value.code == 0
+    text = in_one_line(capsys.readouterr().out)
+    for words in (
+        "usage: program",
+        "What it does.",
+        "--part.rate FLOAT How fast. Must be >= 0.0.",
         "--agent.retrace-lambda FLOAT lambda of Retrace. Paper: 1.0. Must be >= 0.0 and <= 1.0.",
         "Paper: 0 (3.5). Must be >= 0.0 and < 1.0.",
         "None: chosen by image size (ours). Paper: appendix. Must be a tuple of integers >= 1.",
         "Sequences in one update. Must be >= 1.",
+        "Must be a tuple of integers >= 1, at least 1 of them.",
     ):
-        assert bounds in text
+        assert words in text
     assert "Must be ." not in text
-    bare = [("sizes", Annotated[tuple[int, ...], Sizes(1)], (1,))]
-    text = help_of(capsys, dataclasses.make_dataclass("Made", bare))
-    assert "Must be a tuple of integers >= 1, at least 1 of them." in text
 
 
 def test_what_is_not_known_is_returned():
@@ -235,26 +209,26 @@ def test_what_is_not_known_is_returned():
 
 
 def test_hidden_fields_are_no_options_and_keep_their_values(capfd):
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Half(Form):
-        hidden: ClassVar = {"kind", "part"}
-
-    default = Half(name="y", kind="b", part=Part(rate=7.0))
-    given = parse(Half, ["--count", "2"], prog="p", default=default)
+    default = with_types(
+        Form(name="y", kind="b", part=Part(rate=7.0)), {"kind": Hidden[str], "part": Hidden[Part]}
+    )
+    given = parse(type(default), ["--count", "2"], prog="p", default=default)
     assert given == dataclasses.replace(default, count=2)
+    assert (given.kind, given.part.rate) == ("b", 7.0)
     for option in ("--kind", "--part.rate"):
-        message = refusal(capfd, option, "1", form=Half, default=default)
+        message = refusal(capfd, option, "1", form=type(default), default=default)
         assert f"Unrecognized options: {option}" in message
 
 
 def test_a_functions_signature_is_a_commands_interface(capfd):
-    """Of several types, the command line has one; the first parameter is positional."""
+    """The first parameter is positional."""
 
     def look(
         runs: Sequence[Path | str],
         output: Path | str | None = None,
         *,
         snapshot: int | str = "newest",
+        starts: Sequence[str] = ("noop",),
         episodes: Annotated[int, Range(1)] = 3,
     ):
         """Looks.
@@ -263,12 +237,16 @@ def test_a_functions_signature_is_a_commands_interface(capfd):
           runs: where.
           output: what to write.
           snapshot: which one.
+          starts: how.
           episodes: how many.
         """
 
-    given = parse_call(look, ["a", "b", "--snapshot", "7"], prog="look", base=Part)
-    assert given.pop("runs") == (Path("a"), Path("b"))
-    assert given == {"output": None, "snapshot": "7", "episodes": 3, "rate": 0.5}
+    given = parse_call(look, ["a", "b", "--snapshot", "best"], prog="look", base=Part)
+    assert list(given.pop("runs")) == [Path("a"), Path("b")]
+    expected = {"output": None, "snapshot": "best", "starts": ("noop",), "episodes": 3, "rate": 0.5}
+    assert given == expected
+    given = parse_call(look, ["a", "--output", "b", "--snapshot", "7", "--starts", "c"], prog="x")
+    assert (given["output"], given["snapshot"], list(given["starts"])) == (Path("b"), 7, ["c"])
     with pytest.raises(ValueError, match=r"^--episodes must be an integer >= 1, got 0\.$"):
         parse_call(look, ["--episodes", "0"], prog="look")
     with pytest.raises(SystemExit):
@@ -277,26 +255,13 @@ def test_a_functions_signature_is_a_commands_interface(capfd):
 
 
 def test_words_are_read_as_what_they_were_made_from():
-    default, options = Run(environment="", agent=None), Run(environment="x", steps=3, agent=None)
-    options = dataclasses.replace(options, plain=True)
+    default, options = Form(name=""), Form(name="x", count=3, plain=True)
     words = words_of(options, default)
-    assert words == ["--environment", "x", "--steps", "3", "--plain"]
-    assert parse(Run[type(None)], words, prog="p", default=default) == options
+    assert words == ["--name", "x", "--count", "3", "--plain"]
+    assert parse(Form, words, prog="p", default=default) == options
 
 
 def test_a_part_of_a_whole():
     whole = dataclasses.make_dataclass("Whole", [("name", str, "")], bases=(Part,), frozen=True)
     assert part(whole(rate=2.0), Part) == Part(rate=2.0)
     assert part(whole(rate=2.0), Part, rate=3.0) == Part(rate=3.0)
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["None"], None),
-        (["16", "3", "1"], ((16, 3, 1),)),
-        (["8", "4", "2", "16", "3", "1"], ((8, 4, 2), (16, 3, 1))),
-    ],
-)
-def test_convolutions_are_triples_or_none(words, expected):
-    assert run("--agent.convolutions", *words).agent.convolutions == expected
