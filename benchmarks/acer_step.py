@@ -38,10 +38,10 @@ def main(arguments=None):
     agent = run.entry.make_agent(spec, run.agent_config)
     loop = make_loop(run, agent, environments)
     print(f"jax {jax.__version__} on {jax.devices()[0]}, {options.environment}")
-    store = loop.replays[0].store
-    while store.num_rows < run.replay.min_rows or loop.counters.updates < 2:
+    local = loop.replays[0]
+    while local.num_rows < run.replay.min_rows or loop.counters.updates < 2:
         loop.advance()
-    sample = jax.device_put(store.sample()[1])
+    sample = jax.device_put(local.packing.sample(local.draw_now()))
     jitted = jax.jit(update(agent))
     state = loop.learner.state
     whole = seconds(lambda: jitted(state, sample), options.updates)

@@ -19,7 +19,7 @@ from dm_env import specs
 from retrax.agents import update
 from retrax.agents.agent57 import Config, episodic_memory, make_agent
 from retrax.datatypes import EnvironmentSpec, TimeStep
-from retrax.replay import SequenceStore
+from retrax.replay import LocalReplay
 
 MEMORY_LIMIT = 1 / 3
 SPEC = EnvironmentSpec(specs.Array((84, 84, 1), np.uint8), specs.DiscreteArray(18))
@@ -42,7 +42,7 @@ def median_seconds(step, state, repeats):
 
 def random_sample(agent, config):
     """A batch on the device, without padding."""
-    store = SequenceStore(SPEC, agent.sequence, config.replay, num_envs=1, seed=0)
+    replay = LocalReplay(SPEC, agent.sequence, config.replay, num_envs=1, seed=0)
     rng = np.random.default_rng(0)
 
     def random_like(x):
@@ -50,7 +50,7 @@ def random_sample(agent, config):
             return rng.integers(0, 256, x.shape, np.uint8)
         return np.ones(x.shape, x.dtype) if x.dtype == np.float32 else np.zeros(x.shape, x.dtype)
 
-    sample = jax.tree.map(random_like, store.shapes[0])
+    sample = jax.tree.map(random_like, replay.shapes[0])
     return jax.device_put(sample._replace(mask=np.ones(sample.mask.shape, bool)))
 
 

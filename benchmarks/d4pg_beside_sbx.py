@@ -21,7 +21,7 @@ from d4pg_step import SPEC, fill, resident_rounds, seconds
 from stand_in import StandIn, check_parameters, compare
 
 from retrax.agents.d4pg import Config, make_agent
-from retrax.replay import SequenceStore
+from retrax.replay import LocalReplay
 
 LIMIT = 1.4
 LAYERS = (400, 300)
@@ -43,9 +43,9 @@ def make_config(per_call):
 
 def resident_sample(agent, config):
     """Random sequences for the updates of one call."""
-    store = SequenceStore(SPEC, agent.sequence, config.replay, num_envs=8, seed=0)
-    fill(store, 4096, agent.sequence.extras)
-    return store.sample()[1]
+    replay = LocalReplay(SPEC, agent.sequence, config.replay, num_envs=8, seed=0)
+    fill(replay, 4096, agent.sequence.extras)
+    return replay.packing.sample(replay.draw_now())
 
 
 def products(policy, critic, observations, actions):

@@ -76,8 +76,8 @@ def seconds(function, repeats):
     return statistics.median(times)
 
 
-def fill(store, rows, extras):
-    """Adds random rows to the store, without an agent; extras, whose shapes are given, are 0."""
+def fill(local, rows, extras):
+    """Adds random rows to a replay, without an agent; extras, whose shapes are given, are 0."""
     extras = {
         name: np.zeros((NUM_ENVS, *extra.shape), extra.dtype) for name, extra in extras.items()
     }
@@ -85,9 +85,9 @@ def fill(store, rows, extras):
     timestep = environment.reset()
     for _ in range(rows // NUM_ENVS):
         action = rng.uniform(-1, 1, (NUM_ENVS, 6)).astype(np.float32)
-        store.add(rows_of(timestep, action, extras))
+        local.add(rows_of(timestep, action, extras))
         timestep = environment.step(action)
-    store.cut()  # the loop's environments begin new episodes
+    local.cut()  # the loop's environments begin new episodes
 
 
 def resident_rounds(agent, learner, sample, updates, per_call):
@@ -141,15 +141,15 @@ def main(arguments=None):
     )
     agent = run.entry.make_agent(SPEC, config)
     loop = make_loop(run, agent, [Noise()])
-    store = loop.replays[0].store
-    fill(store, options.rows, agent.sequence.extras)
+    local = loop.replays[0]
+    fill(local, options.rows, agent.sequence.extras)
     print(
         f"jax {jax.__version__} on {jax.devices()[0]}, batches of {replay.batch_size}, "
         f"{replay.updates_per_call} updates in a call"
     )
     while loop.counters.updates < 1:
         loop.advance()
-    sample = store.sample()[1]
+    sample = local.packing.sample(local.draw_now())
     resident_round = resident_rounds(
         agent, loop.learner.state, sample, options.per_step, replay.updates_per_call
     )
@@ -164,10 +164,10 @@ def main(arguments=None):
     report("updates/s in the training loop", f"{in_loop:.1f}")
     remark = verdict(config, in_loop / resident, LOOP_LIMIT)
     report("loop / resident", f"{in_loop / resident:.2f}", remark)
-    slots, _ = store.sample()
-    priorities = np.random.default_rng(2).random(len(slots))
-    report("drawing for a call", f"{1e3 * seconds(store.sample, options.updates):.2f} ms")
-    setting = seconds(lambda: store.set_priorities(slots, priorities), options.updates)
+    keys = local.draw_now().keys
+    priorities = np.random.default_rng(2).random(keys.shape[1])
+    report("drawing for a call", f"{1e3 * seconds(local.draw_now, options.updates):.2f} ms")
+    setting = seconds(lambda: local.set_priorities(keys, priorities), options.updates)
     report("setting its priorities", f"{1e3 * setting:.2f} ms")
     loop.close()
 

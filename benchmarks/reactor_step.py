@@ -73,8 +73,8 @@ def verdict(share, limit, config):
 
 
 def measure_update(agent, loop, config, num_actions, repeats):
-    _, sample = loop.replays[0].store.sample()
-    sample = jax.device_put(sample)
+    local = loop.replays[0]
+    sample = jax.device_put(local.packing.sample(local.draw_now()))
     jitted = jax.jit(update(agent))
     state = loop.learner.state
     whole = seconds(lambda: jitted(state, sample), repeats)

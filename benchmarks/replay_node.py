@@ -31,11 +31,8 @@ except ImportError:  # `--direct` needs none
     ray = None
 
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
-from retrax.replay import LocalReplay
+from retrax.replay import DirectPeer, LocalReplay, NodeWriter, RemoteReplay
 from retrax.replay.node import ReplayNode
-from retrax.replay.node_writer import NodeWriter
-from retrax.replay.peer import DirectPeer
-from retrax.replay.remote import RemoteReplay
 
 FLOAT = jax.ShapeDtypeStruct((), np.float32)
 VECTORS = EnvironmentSpec(

@@ -1,4 +1,4 @@
-"""A replay in JAX, with the conventions of `replay.SequenceStore`: rows in rings, windows drawn.
+"""A replay in JAX, with the conventions of `replay.LocalReplay`: rows in rings, windows drawn.
 
 `E` denotes the number of environments, `C` the rows kept for each, `P` the period, `L = C / P` the
 slots of an environment, `B` the batch and `T + 1` the rows of a sequence.

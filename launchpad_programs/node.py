@@ -9,10 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..datatypes import EnvironmentSpec, SequenceSpec
-from ..replay.interface import PeerLost, Replay, Stopped, WaitTimeout, Writer
-from ..replay.node_writer import NodeWriter
-from ..replay.peer import Answer
-from ..replay.remote import RemoteReplay
+from ..replay.interface import Answer, PeerLost, Replay, Stopped, WaitTimeout, Writer
+from ..replay.remote import NodeWriter, RemoteReplay
 from ..training.process import StopEvent
 from .config import ProgramConfig
 from .kinds import NodeSpec, kind_of
@@ -27,7 +25,7 @@ _POLL_SECONDS = 0.1
 
 
 class Peers:
-    """How one node reaches the others: `peer("learner/0")` is a `replay.peer.Peer`.
+    """How one node reaches the others: `peer("learner/0")` is a `replay.Peer`.
 
     All waits end with `stop`, the stop event of the node. The learner requests draws `ahead`.
     """
@@ -136,13 +134,13 @@ class Starting(PeerLost):
 
 
 class RemoteAnswer(NamedTuple):
-    """A `replay.peer.Answer`."""
+    """A `replay.interface.Answer`."""
 
     result: Callable[[float], Any]
 
 
 class RemotePeer(abc.ABC):
-    """A node in another process; a `replay.peer.Peer`, which calls it until `stop` is set.
+    """A node in another process; a `replay.Peer`, which calls it until `stop` is set.
 
     A call is repeated until it is answered, also while the node is restarted. It is made at least
     once, even if the stop event is set. A node that ends last may be saving: its answer is waited

@@ -1,16 +1,13 @@
 """Replay: storage of rows, selection of sequences, schedule of updates; in one process, or not."""
 
 from ..datatypes import ReplayConfig, Row, Sample, SequenceSpec
-from .interface import Draw, Replay, ReplayStatus, RowStore, Writer
+from .interface import DirectPeer, Draw, Peer, Replay, ReplayStatus, RowStore, Writer
 from .local import LocalReplay
 from .node import ReplayNode
-from .node_writer import NodeWriter
-from .peer import DirectPeer, Peer
 from .priority_tree import ContextualPriorityTree
-from .remote import RemoteReplay
+from .remote import NodeWriter, RemoteReplay
 from .schedule import UpdateKind, UpdateSchedule
 from .selectors import TreeSelector, importance_weights
-from .store import SequenceStore
 
 __all__ = [
     "ContextualPriorityTree",
@@ -28,7 +25,6 @@ __all__ = [
     "RowStore",
     "Sample",
     "SequenceSpec",
-    "SequenceStore",
     "TreeSelector",
     "UpdateKind",
     "UpdateSchedule",

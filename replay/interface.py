@@ -1,9 +1,10 @@
-"""A replay as learners and actors see it, and how waits for one end.
+"""A replay as learners and actors see it, how nodes call each other, and how waits end.
 
 `B` denotes the batch, `n` a number of environments. Imports nothing of the distributed tier.
 """
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -114,3 +115,57 @@ class RowStore(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of the rows when it is full."""
+
+
+class Answer(Protocol):
+    """The answer to a call, which may not be there yet."""
+
+    def result(self, timeout: float) -> Any:
+        """Waits `timeout` seconds, or not at all, for the answer; may be called again.
+
+        Raises:
+          TimeoutError: there is none yet.
+          PeerLost: the node died before it answered. The call must be made again.
+          RuntimeError: the call failed, with the traceback of the other node.
+        """
+
+
+class Peer(Protocol):
+    """Another node, whatever carries the calls.
+
+    Arguments and results are numbers, text, bytes, NumPy arrays, and tuples, lists and dictionaries
+    of these. The node that answers may change nothing in the arguments, and the caller nothing in
+    the result. A call that is made twice must do no harm.
+    """
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls a method and waits for the answer, across restarts of the node.
+
+        Raises:
+          Stopped: the program stops.
+          WaitTimeout: there was no answer for too long; names what was waited for.
+          RuntimeError: the call failed; with the traceback of the other node.
+        """
+
+    def send(self, method: str, *arguments: Any) -> Answer:
+        """Calls a method, and does not wait for the answer, which raises what goes wrong."""
+
+
+class DirectPeer:
+    """A `Peer` that is an object of this process; `send` makes the call at once.
+
+    Errors of the object are raised as they are.
+    """
+
+    def __init__(self, node: Any):
+        self._node = node
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """See `Peer`."""
+        return getattr(self._node, method)(*arguments)
+
+    def send(self, method: str, *arguments: Any) -> Answer:
+        """See `Peer`."""
+        answer: Future[Any] = Future()
+        answer.set_result(self.call(method, *arguments))
+        return answer

@@ -230,8 +230,8 @@ class LoggedReplay(LocalReplay):
             rows = jax.tree.map(lambda x, like: np.asarray(x, like.dtype), rows, wanted)
             packed = self.packing.pack(rows)
             for t in range(len(rows.reward)):
-                self.store.add_packed([part[t : t + 1] for part in packed], one)
-        if not self.store.num_sequences:
+                self._append([part[t : t + 1] for part in packed], one)
+        if not self.num_sequences:
             raise ValueError(
                 f"the episodes have {sum(len(rows.reward) for rows in episodes)} rows in all, too "
                 f"few for a sequence of {sequence.length}."
@@ -242,7 +242,7 @@ class LoggedReplay(LocalReplay):
         """See `LocalReplay`; ValueError if the state has rows of other episodes."""
         if "heads" in state:
             check_stored_as(state, self._sequence, self._config)
-            own, found = ({**x["rows"], **x.get("first", {})} for x in (self.store.state(), state))
+            own, found = ({**x["rows"], **x.get("first", {})} for x in (self.state(), state))
             differing = [name for name in own if not _are_alike(own[name], found[name])]
             if differing:
                 raise ValueError(

@@ -1,5 +1,6 @@
 """A replay that other nodes call: rows in, draws out, priorities back."""
 
+import copy
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from .local import LocalReplay
 from .packing import PackedDraw
 
 Priorities: TypeAlias = Sequence[tuple[int, np.ndarray]]  # numbers of draws, in their order
+_COUNTERS = ("steps", "updates", "learning_since")
 _LATE = 16  # draws by which priorities may be later than those of newer draws
 
 
@@ -61,8 +63,10 @@ class ReplayNode:
         self._next: dict[int, _Position] = {}  # by the first of a writer's environments
         self.changed = threading.Condition()
         self._rows = 0  # added so far
-        # `_rows` when calls became due, and how many: on newest, and on replayed sequences.
-        self._due: tuple[deque[tuple[int, int]], deque[tuple[int, int]]] = deque(), deque()
+        # Calls that are due, on newest and on replayed sequences: when they became due, in `_rows`,
+        # with how many, the oldest first; and how many in all.
+        self._since: tuple[deque[tuple[int, int]], ...] = deque(), deque()
+        self._due = (0, 0)
         self._number = 0  # of the next draw
         self._used = -1  # the newest draw that was used
         self._learned: int | None = None  # updates of the learner's state, with all those used
@@ -90,10 +94,7 @@ class ReplayNode:
           number: the writer's number of the first time step.
           environments: `[n]`, always the same of a writer.
           rows: packed, uint8 `[T, n, row_bytes]`; ValueError if they are of another layout.
-          timeout: seconds.
-
-        Returns:
-          Whether all rows were added; if not, the same chunk must arrive again.
+          timeout: in seconds; if not all rows were added by then, the same chunk must arrive again.
         """
         shape = (len(rows), len(environments), self._packing.row_bytes)
         if rows.shape != shape or rows.dtype != np.uint8:
@@ -177,8 +178,14 @@ class ReplayNode:
 
     def state(self) -> dict[str, Any]:
         """Arrays for `restore`, without unused draws. Rows are views: hold `changed` meanwhile."""
-        with self.changed, self.local.undone(self._unused):
-            return {**self.local.state(), "counters": np.array(self.local.counters, np.int64)}
+        with self.changed:
+            schedule = copy.deepcopy(self.local.schedule)
+            rng = self.local.rng.bit_generator.state
+            self.local.undo(self._unused)
+            counters = [getattr(self.local.schedule, name) for name in _COUNTERS]
+            state = {**self.local.state(), "counters": np.array(counters, np.int64)}
+            self.local.schedule, self.local.rng.bit_generator.state = schedule, rng
+            return state
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int] | None = None) -> None:
         """Restores a state of a node, or of a `LocalReplay` with the counters of `Replay.restore`.
@@ -186,8 +193,7 @@ class ReplayNode:
         The next row of each environment is the first of an episode.
         """
         if counters is None:
-            names = ("steps", "updates", "learning_since")
-            counters = dict(zip(names, state["counters"].tolist(), strict=True))
+            counters = dict(zip(_COUNTERS, state["counters"].tolist(), strict=True))
         with self.changed:
             self.local.restore(state, counters)
             self.local.cut()
@@ -227,45 +233,43 @@ class ReplayNode:
         return position.number >= number + len(rows)
 
     def _add(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> bool:
-        """Adds rows if the pace permits, and makes the draws that they make due."""
-        if self._is_held(environments):
+        """Adds rows unless they would be too far ahead; makes the draws that they make due."""
+        rows = self._rows + len(environments)
+        if any(since and rows - since[0][0] > self._max_lead for since in self._since):
+            return False
+        if self._due[0] and self.local.rounds(environments) > self.local.schedule.rounds:
             return False
         self.local.add_packed(packed, environments)
-        self._rows += len(environments)
+        self._rows = rows
         self._note_due()
         self._serve()
         return True
 
-    def _is_held(self, environments: np.ndarray) -> bool:
-        """Whether further rows of these would be too far ahead of a call that is due."""
-        rows = self._rows + len(environments)
-        if any(since and rows - since[0][0] > self._max_lead for since in self._due):
-            return True
-        begun = self.local.schedule.rounds
-        return bool(self._due[0]) and self.local.store.rounds(environments) > begun
-
     def _note_due(self) -> None:
-        for since, count in zip(self._due, self.local.schedule.calls, strict=True):
-            change = count - sum(calls for _, calls in since)
-            if change > 0:
-                since.append((self._rows, change))
-            while change < 0:
+        before, self._due = self._due, self.local.schedule.calls
+        for since, count, now in zip(self._since, before, self._due, strict=True):
+            if now > count:
+                since.append((self._rows, now - count))
+            while count > now:  # calls were made, the oldest first
                 rows, calls = since.popleft()
-                change += calls
-                if change > 0:
-                    since.appendleft((rows, change))
+                count -= calls
+                if count < now:
+                    since.appendleft((rows, now - count))
 
     def _serve(self) -> bool:
         """Makes the draws that are due and waited for; False, as others may still be waited for."""
-        while (count := self._waiting.get(self._request)) and self.local.is_due:
+        while count := self._waiting.get(self._request):
             buffers: list[np.ndarray] = []
-            while len(buffers) < count and self.local.is_due:
-                rng, draw = self.local.rng, self.local.draw()
-                assert draw is not None
+            while len(buffers) < count:
+                rng, draw = self.local.rng.bit_generator.state, self.local.draw()
+                if draw is None:
+                    break
                 draw.header[3:5] = self._restarts, self._number
                 self._made[self._number] = _Made(draw, rng)
                 self._number += 1
                 buffers.append(draw.data)
+            if not buffers:
+                break
             data = buffers[0] if len(buffers) == 1 else np.concatenate(buffers)
             self._answers[self._request] = self._number - 1, data
             self._request += 1

@@ -1,25 +1,130 @@
-"""The learner's side of a `ReplayNode`."""
+"""A `ReplayNode` as other nodes use it: the actors' side, and the learner's."""
 
+import contextlib
+import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
-from .interface import Draw, PeerLost, ReplayStatus
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from .interface import Answer, Draw, Peer, PeerLost, ReplayStatus, Stopped, WaitTimeout, never
 from .local import LocalReplay
 from .packing import PackedDraw, SequencePacking
-from .peer import Answer, Peer, check_greeting
 from .rows import check_stored_as, sample_shapes, stored_as
 from .selectors import check_priorities
 
+CHUNK_ROWS = 32  # of each environment, which are sent at once
+MAX_CHUNKS = 2  # that are not taken in: `write` waits
+_CHUNK_SECONDS = 0.05  # after these, the next `write` sends fewer rows
+_HOLD_SECONDS = 1.0  # for which the node holds a chunk back before it answers
+_POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
+_PAUSE_SECONDS = 0.1  # before a node that died is called again
+_CLOSE_SECONDS = 3.0
 _DUE_SECONDS = 1.0  # for which the node waits for a call to be due
 _ANSWER_SECONDS = 1.0  # for the answer to a draw that is not made ahead
 _STATUS_SECONDS = 0.5
 # Draws of a request, and their bytes: where draws are small, the call costs more than the draw.
 _DRAWS_EACH, REQUEST_BYTES = 4, 2**20
+
+
+class NodeWriter:
+    """A `Writer` that sends chunks of rows in their order, one call at a time.
+
+    Rows that are written while a call is not answered travel together in the next one. A chunk
+    that the node holds back, or that was on its way to a node that died, is sent again.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        environment_spec: EnvironmentSpec,
+        sequence: SequenceSpec,
+        *,
+        environments: Sequence[int],
+        stop: Callable[[], bool] = never,
+        max_wait: float = 600.0,
+    ):
+        """Greets the `ReplayNode`, and waits for it if it is not there yet.
+
+        Environments are numbered from 0 among all of the program. `stop` is called twice a second
+        while rows wait for the node, for `max_wait` seconds at most. ValueError if the node's rows
+        have another layout, or it has not all these environments.
+        """
+        self._peer, self._environments = peer, list(environments)
+        self._packing = SequencePacking(environment_spec, sequence)
+        self._stop, self._max_wait = stop, max_wait
+        _check_greeting(peer, self._packing, max(self._environments) + 1)
+        self._writer = time.time_ns()
+        self._number = 0  # of the first row that was sent
+        self._rows: list[np.ndarray] = []  # not sent: a row of each environment
+        self._sent: Any = ()  # not taken in: uint8 [T, E, row_bytes]
+        self._answer: Answer | None = None  # to it
+        self._sent_at = time.monotonic()
+
+    def write(self, rows: Row, new_priority: float = 1.0) -> None:
+        """Writes rows, waiting while too many are not taken in; ignores the priority.
+
+        Raises:
+          ValueError: rows do not match the spec or the number of environments.
+          Stopped, WaitTimeout: the node took nothing until `stop()`, or for `max_wait` seconds.
+        """
+        packed = np.concatenate(self._packing.pack(rows), axis=-1)
+        if len(packed) != len(self._environments):
+            raise ValueError(
+                f"rows must be of {len(self._environments)} environments, got {len(packed)}."
+            )
+        self._rows.append(packed)
+        late = time.monotonic() - self._sent_at >= _CHUNK_SECONDS
+        if not late and len(self._rows) % CHUNK_ROWS:
+            return
+        started = time.monotonic()
+        while not self._is_taken(0.0):
+            if len(self._rows) + len(self._sent) < MAX_CHUNKS * CHUNK_ROWS:
+                return
+            if self._stop():
+                raise Stopped("Stopped while waiting for the replay to take rows.")
+            waited = time.monotonic() - started
+            if waited >= self._max_wait:
+                raise WaitTimeout(
+                    f"Waited {waited:.0f} s for the replay to take rows of the environments "
+                    f"{self._environments[0]} to {self._environments[-1]}."
+                )
+            self._is_taken(min(time.monotonic() + _POLL_SECONDS, started + self._max_wait))
+        self._next_chunk()
+        self._is_taken(0.0)  # known at once where nodes share a process
+
+    def close(self) -> None:
+        """Sends the rest in a few seconds; rows that the node holds back at a stop are lost."""
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        with contextlib.suppress(Stopped):
+            while self._is_taken(deadline) and self._rows:
+                self._next_chunk()
+
+    def _next_chunk(self) -> None:
+        self._sent, self._rows = np.stack(self._rows), []
+        self._sent_at = time.monotonic()
+
+    def _is_taken(self, deadline: float) -> bool:
+        """Whether the chunk that was sent is taken in; sends it, again if need be."""
+        while len(self._sent):
+            try:
+                if self._answer is None:
+                    chunk = self._number, self._environments, self._sent
+                    hold = 0.0 if self._stop() else _HOLD_SECONDS
+                    self._answer = self._peer.send("add", self._writer, *chunk, hold)
+                if self._answer.result(max(0.0, deadline - time.monotonic())):
+                    self._number, self._sent = self._number + len(self._sent), ()
+            except TimeoutError:
+                return False
+            except PeerLost:
+                time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
+            self._answer = None
+            if len(self._sent) and (time.monotonic() >= deadline or self._stop()):
+                return False
+        return True
 
 
 class _Keys(NamedTuple):
@@ -60,14 +165,14 @@ class RemoteReplay:
         self._peer, self._sequence, self._config, self._ahead = peer, sequence, config, ahead
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
         self._packing = SequencePacking(environment_spec, sequence)
-        check_greeting(peer, self._packing, num_envs)
+        _check_greeting(peer, self._packing, num_envs)
         size = self._packing.draw_bytes(config.draw_size)
         self._count = max(1, min(_DRAWS_EACH, REQUEST_BYTES // size)) if ahead else 1
         self._requests: deque[_Request] = deque()  # the next one first
         self._arrived: deque[PackedDraw] = deque()
         self._priorities: list[tuple[int, np.ndarray]] = []  # of draws, not sent
-        self._status: ReplayStatus | None = None
-        self._status_until = 0.0
+        self._status: ReplayStatus  # asked for again after
+        self._status_until = -math.inf
         self._updates = 0  # of the learner's state, with those of all draws
         self._restarts = self._number = -1  # until `_begin`
 
@@ -118,10 +223,9 @@ class RemoteReplay:
 
     def status(self) -> ReplayStatus:
         """The node's status, at most half a second old if draws are made ahead."""
-        now = time.monotonic()
-        if self._status is None or now >= self._status_until:
+        if time.monotonic() >= self._status_until:
             self._status = ReplayStatus(*self._peer.call("status"))
-            self._status_until = now + _STATUS_SECONDS * bool(self._ahead)
+            self._status_until = time.monotonic() + _STATUS_SECONDS * bool(self._ahead)
         return self._status
 
     def state(self) -> dict[str, Any]:
@@ -153,7 +257,6 @@ class RemoteReplay:
         """Leaves the node as it is."""
 
     def _begin(self) -> None:
-        """Begins to draw: the number is that of the first request."""
         self._restarts, self._number = self._peer.call("begin", self._updates)
         self._requests.clear()
         self._arrived.clear()
@@ -165,10 +268,24 @@ class RemoteReplay:
 
     def _send(self, index: int, deadline: float) -> _Request:
         """Requests the next draw, or a later one."""
-        wait = _DUE_SECONDS
-        if not self._ahead:
-            wait = min(wait, max(0.0, deadline - time.monotonic()))
+        left = max(0.0, deadline - time.monotonic())
+        wait = _DUE_SECONDS if self._ahead else min(_DUE_SECONDS, left)
         priorities, self._priorities = self._priorities, []
         number = self._number + index
         answer = self._peer.send("draw", self._restarts, number, wait, priorities, self._count)
         return _Request(answer, priorities)
+
+
+def _check_greeting(peer: Peer, packing: SequencePacking, num_envs: int) -> None:
+    """Refuses (ValueError) a `ReplayNode` with rows of another layout, or fewer environments."""
+    greeting = peer.call("greet")
+    if greeting["layout"] != packing.layout:
+        raise ValueError(
+            f"The replay's rows have the layout {greeting['layout']}, those here {packing.layout}: "
+            "all nodes need the same agent, environment, config and version."
+        )
+    if greeting["num_envs"] < num_envs:
+        raise ValueError(
+            f"The replay was made for {greeting['num_envs']} environments, numbered from "
+            f"0, but those of this node end with number {num_envs - 1}."
+        )

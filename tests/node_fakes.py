@@ -8,8 +8,7 @@ import numpy as np
 
 from retrax.agents.base import Agent
 from retrax.datatypes import SequenceSpec
-from retrax.replay.interface import Draw, ReplayStatus
-from retrax.replay.peer import DirectPeer
+from retrax.replay.interface import DirectPeer, Draw, ReplayStatus
 
 
 def acting_agent(act, **extras):

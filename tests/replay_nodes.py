@@ -7,11 +7,8 @@ import replay_rows
 from replay_rows import SPEC
 
 from retrax.datatypes import ReplayConfig
-from retrax.replay import LocalReplay
+from retrax.replay import LocalReplay, NodeWriter, RemoteReplay, ReplayNode
 from retrax.replay.interface import PeerLost
-from retrax.replay.node import ReplayNode
-from retrax.replay.node_writer import NodeWriter
-from retrax.replay.remote import RemoteReplay
 
 sequence_spec = functools.partial(replay_rows.sequence_spec, period=2)
 
@@ -56,12 +53,17 @@ def open_writer(peer, environments=(0, 1), sequence=None, **options):
 
 def priorities_of(node):
     """Powers of the priorities by slot."""
-    return node.local.store.state()["selector"]["priorities"]
+    return node.local.state()["selector"]["priorities"]
+
+
+def counters_of(local):
+    """The counters of `Replay.restore`."""
+    return {name: getattr(local.schedule, name) for name in ("steps", "updates", "learning_since")}
 
 
 def with_counters(local):
     """The state of a `LocalReplay` as its node gives it."""
-    return {**local.state(), "counters": np.array(local.counters)}
+    return {**local.state(), "counters": np.array([*counters_of(local).values()])}
 
 
 class LatePeer:

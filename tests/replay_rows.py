@@ -54,6 +54,17 @@ def part(rows, column):
     return jax.tree.map(lambda x: x[column : column + 1], rows)
 
 
+def sample_now(replay, *, newest=False):
+    """Slots and sequences that a `LocalReplay` draws, due or not."""
+    draw = replay.draw_now(newest=newest)
+    return draw.keys[0], replay.packing.sample(draw)
+
+
+def set_slots(replay, slots, priorities):
+    """Sets the priorities of the sequences that slots have now."""
+    replay.set_priorities(np.stack([slots, replay.starts(slots)]), priorities)
+
+
 def assert_equal(found, wanted):
     """Equal in structure, dtypes and every bit."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from replay_rows import SPEC
 
 from retrax.datatypes import ReplayConfig
-from retrax.replay import SequenceStore
+from retrax.replay import LocalReplay
 from retrax.replay.reverb import TABLE, Layout, ReverbReplay, ReverbWriter, make_tables
 from retrax.replay.reverb.library import reverb
 
@@ -94,7 +94,7 @@ def shapes_of(sample):
 
 def expected_sequences(sequence, stream):
     """Every sequence that the local store makes of the rows of two environments, by its first."""
-    store = SequenceStore(SPEC, sequence, BIG, num_envs=2, seed=0)
+    store = LocalReplay(SPEC, sequence, BIG, num_envs=2, seed=0)
     for rows in stream:
         store.add(rows)
     slots = np.flatnonzero(store.state()["selector"]["present"])

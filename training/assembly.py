@@ -21,9 +21,8 @@ from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec, Vec
 from ..environments.factory import as_vector
 from ..environments.failures import close_quietly, closing_quietly, one_sentence
 from ..environments.plain_data import pack
-from ..replay.local import LocalReplay
+from ..replay.local import LocalReplay, check_capacity
 from ..replay.rows import sample_shapes
-from ..replay.store import check_capacity
 from .actor import Actor
 from .learner import Learner, ParameterClient, ParameterServer, packing_of, too_few, update_shapes
 from .loop import Loop

@@ -20,9 +20,8 @@ import cloudpickle
 
 from ...agents.base import Agent
 from ...basics.sentences import first_line
-from ...replay.node_writer import CHUNK_ROWS, MAX_CHUNKS
 from ...replay.packing import SequencePacking
-from ...replay.remote import REQUEST_BYTES
+from ...replay.remote import CHUNK_ROWS, MAX_CHUNKS, REQUEST_BYTES
 from ...training.learner import packing_of
 from ...training.process import stop_on_signals
 from ..config import ProgramConfig

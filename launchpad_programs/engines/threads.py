@@ -5,7 +5,7 @@ import sys
 import threading
 import traceback
 
-from ...replay.peer import DirectPeer
+from ...replay.interface import DirectPeer
 from ..config import ProgramConfig
 from ..kinds import nodes_of
 from ..node import Node, Peers, make_node

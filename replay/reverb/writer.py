@@ -20,7 +20,7 @@ _CLOSE_SECONDS = 3.0
 
 
 class ReverbWriter:
-    """A `Writer` of the items that a `SequenceStore` would make of the same rows.
+    """A `Writer` of the items that a `LocalReplay` would make of the same rows.
 
     Starts are counted from the writer's first row, or from the episode's where sequences must not
     cross episodes; sequences that reach the end of their episode are padded with rows of zeros.

@@ -50,9 +50,9 @@ def test_actors_and_replay_show_what_an_environment_that_stacks_its_frames_shows
         states = [decision.state for decision in decisions]
         timesteps = [environment.step(one[0]) for environment in (single, stacking)]
     assert ends == 2
-    assert replays[0].store.nbytes < replays[1].store.nbytes / 3.5
+    assert replays[0].nbytes < replays[1].nbytes / 3.5
     for _ in range(4):
-        drawn = [replay.store.sample()[1] for replay in replays]
+        drawn = [replay.packing.sample(replay.draw_now()) for replay in replays]
         assert drawn[0].rows.observation.shape == (6, 6, 84, 84, STACK)
         # The environment's stacks end with the newest frame of the sequence's own episode.
         jax.tree.map(np.testing.assert_array_equal, *drawn)

@@ -196,7 +196,7 @@ def test_rows_are_in_arrival_form(terminated):
     assert replay.sample() is None, "two updates are one call here"
     replay.tick()
     assert replay.sample().updates == 2
-    found, mask = replay.store.read(np.array([0, 1]))
+    found, mask = replay.read(np.array([0, 1]))
     assert mask.tolist() == [[True] * 3, [True, True, False]]
     np.testing.assert_allclose(found.observation[0, :, 0], [0.1, 0.2, 0.3])
     assert found.reward.tolist() == [[0, 5, 6], [5, 6, 0]]

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay_rows import SPEC, sequence_spec, stream
+from replay_rows import SPEC, sample_now, sequence_spec, set_slots, stream
 
 from retrax.datatypes import ReplayConfig
 from retrax.device import DeviceReplay
 from retrax.device.replay import choose
-from retrax.replay import SequenceStore
+from retrax.replay import LocalReplay
 
 NUM_ENVS = 3
 
@@ -19,7 +19,7 @@ NUM_ENVS = 3
 def filled(sequence, config, num_rows, look=lambda *_: None):
     """A replay and a store with the same rows; `look` sees both after each row."""
     replay = DeviceReplay(SPEC, sequence, config, num_envs=NUM_ENVS)
-    store = SequenceStore(SPEC, sequence, config, num_envs=NUM_ENVS, seed=0)
+    store = LocalReplay(SPEC, sequence, config, num_envs=NUM_ENVS, seed=0)
     state, add = replay.init(), jax.jit(replay.add)
     for rows in stream(num_rows, NUM_ENVS, sequence, seed=1):
         store.add(rows)
@@ -63,7 +63,7 @@ def test_all_sequences_are_those_of_the_store(length, period, crosses, frame_sta
     assert replay.nbytes == sum(x.nbytes for x in jax.tree.leaves(state))
     if crosses:
         slots, sample = replay.newest(state)
-        wanted_slots, wanted = store.sample(newest=True)
+        wanted_slots, wanted = sample_now(store, newest=True)
         np.testing.assert_array_equal(slots, wanted_slots)
         jax.tree.map(np.testing.assert_array_equal, sample, wanted)
 
@@ -102,7 +102,7 @@ def test_proportional_draws_are_those_of_the_store(alpha):
     replay, state, store = filled(sequence, config, 20)
     slots = np.flatnonzero(present_of(store))[:5]
     priorities = np.array([0.0, 9.0, 3.0, 1.0, 0.5], np.float32)
-    store.set_priorities(slots, priorities)
+    set_slots(store, slots, priorities)
     state = replay.set_priorities(state, jnp.asarray(slots), jnp.asarray(priorities))
     for rows in stream(4, NUM_ENVS, sequence, seed=3):  # new sequences have the largest one, 9
         store.add(rows)
@@ -126,7 +126,7 @@ def test_of_a_repeated_slot_the_last_priority_is_written_alone(batch):
     rng = np.random.default_rng(batch)
     slots = rng.choice(np.flatnonzero(present_of(store)), batch)
     priorities = rng.random(batch).astype(np.float32)
-    store.set_priorities(slots, priorities)
+    set_slots(store, slots, priorities)
     arguments = state, jnp.asarray(slots, jnp.int32), jnp.asarray(priorities)
     found = replay.set_priorities(*arguments).priorities
     wanted = store.state()["selector"]["priorities"]

@@ -71,7 +71,7 @@ def host_loop(agent, config, seed):
     environment = PureVector(PureCatch(), num_envs=NUM_ENVS)
     environment._keys = environment_keys(environments_key, NUM_ENVS)
     replay = LocalReplay(environment.spec, agent.sequence, config, num_envs=NUM_ENVS, seed=0)
-    replay.store._selector = SameDraws(replay.store._selector, draw_key)
+    replay._selector = SameDraws(replay._selector, draw_key)
     learner = Learner(agent, replay, key=learner_key, updates_per_call=config.updates_per_call)
     actor = Actor(
         agent,

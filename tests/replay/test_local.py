@@ -1,14 +1,459 @@
-"""The replay of one process: schedule and store together."""
+"""The replay of one process: sequences against a list of all rows ever added, and the schedule."""
+
+import itertools
 
 import jax
 import numpy as np
+import oracles
 import pytest
 from dm_env import specs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay_rows import SPEC, assert_equal, part, sample_now, sequence_spec, set_slots, stream
 
 from retrax.datatypes import EnvironmentSpec
 from retrax.replay import LocalReplay, ReplayConfig, SequenceSpec
 
-SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
+
+class NaiveStore:
+    """Every row of every environment at its position, and sequences found by looking at all."""
+
+    def __init__(self, num_envs, capacity, spec):
+        self.kept = capacity // num_envs // spec.period * spec.period
+        self.spec = spec
+        self.rows = [{} for _ in range(num_envs)]  # position -> row
+        self.episode = [{} for _ in range(num_envs)]  # position -> number of the episode
+        self.head = [0] * num_envs
+
+    def add(self, rows):
+        for e in range(len(self.rows)):
+            row = jax.tree.map(lambda x, e=e: np.array(x[e]), rows)
+            position = self.head[e]
+            before = self.episode[e].get(position - 1, -1)
+            if row.is_first:
+                before = max(self.episode[e].values(), default=-1) + 1
+            self.rows[e][position], self.episode[e][position] = row, before
+            self.head[e] = position + 1
+            if row.is_last and not self.spec.crosses_episodes:
+                self.head[e] = -(-self.head[e] // self.spec.period) * self.spec.period
+
+    def sequences(self):
+        """(environment, start) of all complete sequences whose rows are all still kept."""
+        found = set()
+        for e, rows in enumerate(self.rows):
+            for start in rows:
+                needed = range(start - self.spec.frame_stack + 1, start + 1)
+                kept = not any(position + self.kept in rows for position in needed)
+                if start % self.spec.period == 0 and kept and self.complete(e, start):
+                    found.add((e, start))
+        return found
+
+    def complete(self, e, start):
+        wanted = range(start, start + self.spec.length)
+        if all(p in self.rows[e] and self.belongs(e, start, p) for p in wanted):
+            return True
+        if self.spec.crosses_episodes or self.rows[e][start].is_last:
+            return False
+        return any(
+            p in self.rows[e] and self.belongs(e, start, p) and self.rows[e][p].is_last
+            for p in wanted
+        )
+
+    def belongs(self, e, start, position):
+        same = self.episode[e][position] == self.episode[e][start]
+        return self.spec.crosses_episodes or same
+
+    def read(self, e, start):
+        rows, mask = [], []
+        template = self.rows[e][start]
+        for p in range(start, start + self.spec.length):
+            there = p in self.rows[e] and self.belongs(e, start, p)
+            mask.append(there)
+            row = self.rows[e][p] if there else jax.tree.map(np.zeros_like, template)
+            rows.append(row._replace(observation=self.stack(e, p, there)))
+        return jax.tree.map(lambda *x: np.stack(x), *rows), np.array(mask)
+
+    def stack(self, e, position, there):
+        """The newest observations of the episode, oldest first; zeros before its first row."""
+        seen = np.zeros((self.spec.frame_stack, 2), np.float32)
+        for back in range(self.spec.frame_stack):
+            before = position - back
+            same = self.episode[e].get(before) == self.episode[e].get(position)
+            if there and same and before in self.rows[e]:
+                seen[-1 - back] = self.rows[e][before].observation
+        return seen.reshape(-1)
+
+
+COUNTERS = {"steps": 0, "updates": 0, "learning_since": -1}
+
+
+def present(store):
+    return np.flatnonzero(store.state()["selector"]["present"])
+
+
+def slots_per_environment(store):
+    return len(store.state()["selector"]["present"]) // store.num_envs
+
+
+# Contextual selection numbers slots differently from the others.
+SELECTORS = st.sampled_from(["uniform", "contextual"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    num_envs=st.integers(1, 3),
+    length=st.integers(2, 7),
+    period=st.integers(1, 5),
+    crosses=st.booleans(),
+    ends=st.sampled_from([0.0, 0.05, 0.2, 0.6]),
+    slack=st.integers(0, 12),
+    steps=st.integers(1, 60),
+    frame_stack=st.integers(1, 4),
+    selector=SELECTORS,
+)
+def test_sequences_are_the_rows_that_were_added(
+    seed, num_envs, length, period, crosses, ends, slack, steps, frame_stack, selector
+):
+    spec = sequence_spec(length, period, crosses, stored=True, frame_stack=frame_stack)
+    capacity = num_envs * (length + period + frame_stack + slack)
+    config = ReplayConfig(capacity=capacity, min_rows=1, batch_size=2, selector=selector)
+    store = LocalReplay(SPEC, spec, config, num_envs=num_envs, seed=0)
+    naive = NaiveStore(num_envs, capacity, spec)
+    for rows in stream(steps, num_envs, spec, seed=seed, ends=ends):
+        store.add(rows)
+        naive.add(rows)
+        assert store.num_sequences == len(naive.sequences())
+    slots = present(store)
+    if not slots.size:
+        return
+    rows, mask = store.read(slots)
+    environments = slots // slots_per_environment(store)
+    found = list(zip(environments.tolist(), store.starts(slots).tolist(), strict=True))
+    assert set(found) == naive.sequences()
+    for index, (e, start) in enumerate(found):
+        wanted, wanted_mask = naive.read(e, start)
+        read = jax.tree.map(lambda x, index=index: x[index], rows)
+        np.testing.assert_array_equal(mask[index], wanted_mask)
+        memory = jax.tree.map(lambda x: x[0], wanted.extras["memory"])  # the first row's alone
+        wanted = wanted._replace(extras={"mu": wanted.extras["mu"], "memory": memory})
+        jax.tree.map(np.testing.assert_array_equal, read, wanted)
+
+
+def filled(config, spec, steps=40, num_envs=2, ends=0.1, seed=0):
+    store = LocalReplay(SPEC, spec, config, num_envs=num_envs, seed=seed)
+    rows = iter(stream(steps + 50, num_envs, spec, seed=1, ends=ends))
+    for _ in range(steps):
+        store.add(next(rows))
+    return store, rows
+
+
+def test_a_sample_is_a_batch_with_weights():
+    config = ReplayConfig(
+        capacity=100, min_rows=1, batch_size=5, selector="contextual", uniform_fraction=0.2
+    )
+    store, _ = filled(config, sequence_spec(4, 1, True))
+    slots, sample = sample_now(store)
+    set_slots(store, slots, np.arange(1.0, 6.0))
+    slots, sample = sample_now(store)
+    assert sample.rows.observation.shape == (5, 4, 2)
+    assert sample.rows.extras["mu"].shape == (5, 4, 3)
+    assert (sample.weights.dtype, sample.weights.shape) == (np.float32, (5,))
+    assert sample.mask.all()
+    tree = store.state()["selector"]
+    priorities = np.where(tree["known"], tree["priorities"], np.nan)
+    estimated = oracles.priority_tree_probabilities(tree["present"], priorities)[slots]
+    probabilities = 0.2 / store.num_sequences + 0.8 * estimated
+    np.testing.assert_allclose(sample.weights, 1 / (store.num_sequences * probabilities), rtol=1e-6)
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
+    assert store.shapes == [shapes]
+
+
+@pytest.mark.parametrize("selector", ["proportional", "contextual"])
+@pytest.mark.parametrize("crosses", [True, False])
+@pytest.mark.parametrize("steps", [20, 100])
+def test_a_restored_store_continues_identically(selector, crosses, steps):
+    config = ReplayConfig(capacity=60, min_rows=1, batch_size=6, selector=selector)
+    spec = sequence_spec(5, 2, crosses, stored=True)
+    store, rows = filled(config, spec, steps=steps)
+    slots, _ = sample_now(store)
+    set_slots(store, slots, np.arange(1.0, 7.0))
+    other = LocalReplay(SPEC, spec, config, num_envs=2, seed=99)
+    other.restore(store.state(), COUNTERS)
+    for row in itertools.islice(rows, 30):
+        store.add(row)
+        other.add(row)
+        results = [sample_now(s) for s in (store, other)]
+        assert_equal(*results)
+        slots, _ = results[0]
+        np.testing.assert_array_equal(store.starts(slots), other.starts(slots))
+        for each in (store, other):
+            set_slots(each, slots, slots + 1.0)
+
+
+def test_state_is_small_while_the_store_is_nearly_empty():
+    config = ReplayConfig(capacity=100_000, min_rows=1)
+    store, _ = filled(config, sequence_spec(5, 1, True), steps=10)
+    state = store.state()
+    assert all(array.shape[:2] == (2, 10) for array in state["rows"].values())
+
+
+@pytest.mark.parametrize("crosses", [True, False])
+def test_cut_ends_running_episodes_as_a_time_limit_would(crosses):
+    config = ReplayConfig(capacity=60, min_rows=1)
+    spec = sequence_spec(4, 1, crosses)
+    store, _ = filled(config, spec, steps=0)
+    store.cut()
+    assert store.num_rows == 0
+    for _ in range(2):
+        for rows in stream(10, 2, spec, ends=0.0):
+            store.add(rows)
+        store.cut()
+    slots = present(store)
+    rows, mask = store.read(slots)
+    joins = mask[:, 1:] & rows.is_first[:, 1:]
+    assert rows.is_last[:, :-1][joins].all(), "a first row follows a last one"
+    ended = rows.is_last & mask
+    assert ended.any()
+    assert (rows.discount[ended] == 1).all()
+    assert joins.any() == crosses
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    num_envs=st.integers(1, 3),
+    length=st.integers(2, 6),
+    period=st.integers(1, 5),
+    steps=st.integers(1, 40),
+    frame_stack=st.integers(1, 3),
+    selector=SELECTORS,
+)
+def test_newest_are_the_last_complete_sequences(
+    seed, num_envs, length, period, steps, frame_stack, selector
+):
+    spec = sequence_spec(length, period, True, frame_stack=frame_stack)
+    capacity = num_envs * (length + 2 * period + frame_stack)
+    config = ReplayConfig(capacity=capacity, min_rows=1, selector=selector)
+    store, naive = (
+        LocalReplay(SPEC, spec, config, num_envs=num_envs, seed=0),
+        NaiveStore(num_envs, config.capacity, spec),
+    )
+    ever = set()
+    for rows in stream(steps, num_envs, spec, seed=seed):
+        store.add(rows)
+        naive.add(rows)
+        ever |= naive.sequences()
+    starts = [[start for e, start in ever if e == env] for env in range(num_envs)]
+    assert store.rounds() == min(map(len, starts))
+    if not store.rounds():
+        with pytest.raises(ValueError, match="Not every environment has a complete sequence yet"):
+            sample_now(store, newest=True)
+        return
+    slots, sample = sample_now(store, newest=True)
+    assert store.starts(slots).tolist() == [max(found) for found in starts]
+    for e, found in enumerate(starts):
+        wanted, _ = naive.read(e, max(found))
+        jax.tree.map(
+            np.testing.assert_array_equal, jax.tree.map(lambda x, e=e: x[e], sample.rows), wanted
+        )
+    assert sample.weights.tolist() == [1.0] * num_envs
+    assert sample.mask.all()
+
+
+def test_sequences_that_end_with_episodes_have_no_newest():
+    store, _ = filled(ReplayConfig(capacity=60, min_rows=1), sequence_spec(4, 1, False))
+    with pytest.raises(ValueError, match="Only sequences that cross episodes have a newest one"):
+        sample_now(store, newest=True)
+
+
+def test_memory_does_not_grow_once_the_rings_are_made():
+    config = ReplayConfig(capacity=1000, min_rows=1)
+    store, rows = filled(config, sequence_spec(4, 1, True), steps=10)
+    before = store.state()["rows"]["observation"]
+    assert store.nbytes == 1000 * (8 + 4 + 4 + 1 + 1 + 2 + 4 + 12)  # 2 align the action
+    for row in itertools.islice(rows, 40):
+        for _ in range(50):
+            store.add(row)
+    assert store.num_rows == store.capacity == 1000
+    assert np.shares_memory(before, store.state()["rows"]["observation"])
+
+
+@pytest.mark.parametrize("frame_stack", [1, 4])
+def test_a_million_atari_rows_stay_below_8_gb(frame_stack):
+    atari = EnvironmentSpec(specs.Array((84, 84, 1), np.uint8), specs.DiscreteArray(18))
+    extras = {"mu": jax.ShapeDtypeStruct((18,), np.float32)}
+    spec = SequenceSpec(length=33, extras=extras, frame_stack=frame_stack)
+    store = LocalReplay(atari, spec, ReplayConfig(), num_envs=4, seed=0)  # not touched: not used
+    assert store.capacity == 1_000_000
+    assert store.nbytes < 8e9
+    assert store.shapes[0].rows.observation.shape == (4, 33, 84, 84, frame_stack)
+
+
+def test_first_row_extras_are_kept_only_where_a_sequence_can_start():
+    config = ReplayConfig(capacity=1000, min_rows=1)
+    each = LocalReplay(SPEC, sequence_spec(4, 1, True, stored=True), config, num_envs=2, seed=0)
+    few = LocalReplay(SPEC, sequence_spec(4, 10, True, stored=True), config, num_envs=2, seed=0)
+    assert each.nbytes - few.nbytes == 900 * (16 + 5 * 2 + 2)  # 2 align the next one
+
+
+def test_capacities_that_do_not_fit_are_refused_with_the_numbers():
+    spec = sequence_spec(33, 1, True)
+    with pytest.raises(
+        ValueError,
+        match=r"capacity of 100 rows over 4 environments keeps 25 rows each, but a sequence needs "
+        r"33: at least 33 rows each, 132 in all, are needed\.",
+    ):
+        LocalReplay(SPEC, spec, ReplayConfig(capacity=100, min_rows=1), num_envs=4, seed=0)
+
+
+@pytest.mark.parametrize(("stored", "needed"), [(False, "36000.0"), (True, "64000.0")])
+def test_stores_larger_than_the_memory_are_refused_with_the_numbers(stored, needed):
+    spec = sequence_spec(33, 1, True, stored)
+    with pytest.raises(
+        ValueError, match=rf"needs {needed} GB, but only .* GB .*: at most \d+ rows"
+    ):
+        LocalReplay(SPEC, spec, ReplayConfig(capacity=10**12), num_envs=1, seed=0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    num_envs=st.integers(1, 3),
+    length=st.integers(2, 6),
+    period=st.integers(1, 4),
+    crosses=st.booleans(),
+    ends=st.sampled_from([0.0, 0.1, 0.5]),
+    steps=st.integers(1, 60),
+    selector=SELECTORS,
+)
+def test_environments_need_not_be_in_lockstep(
+    seed, num_envs, length, period, crosses, ends, steps, selector
+):
+    """A store of several environments holds what stores of one environment each would hold."""
+    spec = sequence_spec(length, period, crosses, stored=True)
+    rows_each = length + period + 3
+    config = ReplayConfig(capacity=num_envs * rows_each, min_rows=1, selector=selector)
+    alone = ReplayConfig(capacity=rows_each, min_rows=1, selector=selector)
+    store = LocalReplay(SPEC, spec, config, num_envs=num_envs, seed=0)
+    each = [LocalReplay(SPEC, spec, alone, num_envs=1, seed=0) for _ in range(num_envs)]
+    streams = [iter(stream(60, 1, spec, seed=seed + e, ends=ends)) for e in range(num_envs)]
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        environments = rng.permutation(num_envs)[: rng.integers(num_envs + 1)]
+        rows = [next(streams[e]) for e in environments]
+        for e, row in zip(environments, rows, strict=True):
+            each[e].add(row)
+        if rows:
+            joined = jax.tree.map(lambda *x: np.concatenate(x), *rows)
+            store.add(joined, environments)
+        if rng.random() < 0.05:
+            e = int(rng.integers(num_envs))
+            store.cut(e)
+            each[e].cut()
+            streams[e] = iter(stream(60, 1, spec, seed=seed + 10 + e, ends=ends))
+    slots, num_slots = present(store), slots_per_environment(store)
+    for e in range(num_envs):
+        own = present(each[e])
+        mine = slots[slots // num_slots == e]
+        np.testing.assert_array_equal(mine - e * num_slots, own)
+        np.testing.assert_array_equal(store.starts(mine), each[e].starts(own))
+        jax.tree.map(np.testing.assert_array_equal, store.read(mine), each[e].read(own))
+
+
+def test_a_slot_that_was_overwritten_has_another_start():
+    config = ReplayConfig(capacity=8, min_rows=1)
+    store, rows = filled(config, sequence_spec(3, 2, True), steps=8, num_envs=1)
+    slots = present(store)
+    assert store.starts(slots).tolist() == [0, 2, 4]
+    assert store.starts(np.array([3])).tolist() == [-1]
+    store.add(next(rows))
+    assert store.starts(slots).tolist() == [-1, 2, 4]
+    store.add(next(rows))
+    store.add(next(rows))
+    assert store.starts(np.arange(4)).tolist() == [8, -1, 4, 6]
+
+
+def test_contextual_selection_takes_a_slot_again_only_in_the_second_lap():
+    config = ReplayConfig(capacity=6, min_rows=1, selector="contextual")
+    store, rows = filled(config, sequence_spec(3, 2, True), steps=11, num_envs=1)
+    assert store.starts(np.arange(8)).tolist() == [-1, -1, -1, 6, 8, -1, -1, -1]
+    for row in itertools.islice(rows, 8):
+        store.add(row)
+    assert store.starts(np.arange(8)).tolist() == [16, -1, -1, -1, -1, -1, -1, 14]
+
+
+def test_unknown_environments_are_refused():
+    config = ReplayConfig(capacity=100, min_rows=1)
+    store, rows = filled(config, sequence_spec(3, 2, True), steps=1, num_envs=2)
+    both = next(rows)
+    for wrong, row in (([0, 0], both), ([2], part(both, 0)), ([-1], part(both, 0))):
+        with pytest.raises(ValueError, match=r"distinct and from 0 to 1, got"):
+            store.add(row, np.array(wrong))
+
+
+def estimates(store):
+    """Environments, starts, whether known, and estimates by the definition, of all sequences."""
+    state = store.state()["selector"]
+    priorities = np.where(state["known"], state["priorities"], np.nan)
+    slots = present(store)
+    estimated = oracles.priority_tree_estimates(state["present"], priorities)[slots]
+    environments = slots // slots_per_environment(store)
+    return environments, store.starts(slots), state["known"][slots], estimated
+
+
+@pytest.mark.parametrize("rows", [33, 50, 64])
+def test_the_newest_sequences_are_estimated_from_new_ones(rows):
+    """Priorities double in a lap; all but the two newest are known. Four laps after the first."""
+    config = ReplayConfig(capacity=rows, min_rows=1, selector="contextual")
+    spec, ratios = sequence_spec(2), []
+    store = LocalReplay(SPEC, spec, config, num_envs=1, seed=0)
+    (row,) = stream(1, 1, spec, ends=0.0)
+    for time in range(5 * rows):
+        store.add(row)
+        slots = present(store)
+        starts = store.starts(slots)
+        trained = starts == time - 3
+        set_slots(store, slots[trained], 2.0 ** (starts[trained] / rows))
+        if time < rows:
+            continue
+        _, starts, known, estimated = estimates(store)
+        assert set(starts[~known]) == {time - 2, time - 1}
+        truth = 2.0 ** (starts / rows)
+        ratios.append(estimated[~known].mean() / truth[~known].mean())
+        assert estimated[~known].min() >= truth[known].mean() * (1 - 1e-12), "the oldest weigh more"
+    # While no slot since the last multiple of half a ring is known, the mean over all: 0.72.
+    assert np.mean(np.array(ratios) < 0.75) < 0.05
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    num_envs=st.integers(2, 5),
+    rows_each=st.integers(4, 20),
+    period=st.integers(1, 2),
+    seed=st.integers(0, 2**31),
+)
+def test_estimates_come_from_the_environment_itself(num_envs, rows_each, period, seed):
+    """Wherever an environment has one known priority; those of environment e are around 10^(3e)."""
+    config = ReplayConfig(capacity=num_envs * rows_each, min_rows=1, selector="contextual")
+    spec, rng = sequence_spec(2, period), np.random.default_rng(seed)
+    store = LocalReplay(SPEC, spec, config, num_envs=num_envs, seed=0)
+    (row,) = stream(1, num_envs, spec, ends=0.0)
+    for _ in range(40):
+        some = rng.permutation(num_envs)[: rng.integers(1, num_envs + 1)]
+        store.add(jax.tree.map(lambda x, some=some: x[some], row), some)
+        slots = present(store)
+        trained = slots[rng.random(slots.size) < 0.1]
+        unit = 10.0 ** (3 * (trained // slots_per_environment(store)))
+        set_slots(store, trained, unit * rng.uniform(1, 2, trained.size))
+    environments, _, known, estimated = estimates(store)
+    for e in np.unique(environments[known]):
+        of_e = environments == e
+        own = estimated[of_e & known]
+        assert (estimated[of_e] >= own.min() * (1 - 1e-12)).all()
+        assert (estimated[of_e] <= own.max() * (1 + 1e-12)).all()
+
+
 ROUNDS = {"pace": "rounds", "on_policy": True}
 
 
@@ -23,11 +468,6 @@ def zero_rows(replay, num_rows=2, last=False):
         lambda x: np.zeros((num_rows, *x.shape[2:]), x.dtype), replay.shapes[0].rows
     )
     return rows._replace(is_last=np.full(num_rows, last))
-
-
-def counters(replay, updates):
-    status = replay.status()
-    return {"steps": status.steps, "updates": updates, "learning_since": status.learning_since}
 
 
 def test_a_round_waits_for_every_environment_and_begins_with_the_newest_sequences():
@@ -71,7 +511,7 @@ def test_transitions_are_replayed_as_often_as_the_ratio_says(num_envs, on_policy
 @pytest.mark.parametrize("num_envs", [1, 2, 8, 16])
 def test_a_capacity_for_each_environment(num_envs):
     replay = make_replay(num_envs=num_envs, capacity=60, capacity_per_environment=True)
-    assert replay.store.capacity == 60 * num_envs
+    assert replay.capacity == 60 * num_envs
     for _ in range(100):
         replay.add(zero_rows(replay, num_envs))
     assert replay.status().num_rows == 60 * num_envs
@@ -104,8 +544,8 @@ def test_rows_that_were_cut_or_selected_in_another_way_are_refused(changes, diff
     for _ in range(5):
         replay.add(zero_rows(replay))
     with pytest.raises(ValueError, match=f"the stored rows have {differing}"):
-        other.restore(replay.state(), counters(replay, 0))
-    assert other.store.num_rows == 0
+        other.restore(replay.state(), COUNTERS)
+    assert other.num_rows == 0
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -113,14 +553,14 @@ def test_restored_episodes_go_on_until_they_are_cut(cut):
     replay, other = make_replay(), make_replay()
     for _ in range(5):
         replay.add(zero_rows(replay))
-    other.restore(replay.state(), counters(replay, 0))
+    other.restore(replay.state(), COUNTERS)
     if cut:
         other.cut()
-    rows, _ = other.store.read(np.array([0]))
+    rows, _ = other.read(np.array([0]))
     assert not rows.is_last.any()
     for _ in range(2):
         other.add(zero_rows(other))
-    rows, _ = other.store.read(np.array([1]))  # rows 3 to 6: the restore was after row 4
+    rows, _ = other.read(np.array([1]))  # rows 3 to 6: the restore was after row 4
     assert rows.is_last.tolist() == [[False, cut, False, False]]
 
 
@@ -131,9 +571,9 @@ def test_a_writer_adds_the_rows_of_its_environments():
     for _ in range(4):
         writer.write(rows, new_priority=7.0)
     writer.close()
-    assert replay.store.state()["heads"].tolist() == [4, 0, 4]
+    assert replay.state()["heads"].tolist() == [4, 0, 4]
     assert replay.status().num_sequences == 2
-    rows, _ = replay.store.read(np.array([0, 22]))  # the first slots of environments 0 and 2
+    rows, _ = replay.read(np.array([0, 22]))  # the first slots of environments 0 and 2
     assert rows.reward.tolist() == [[0.5] * 4, [2.0] * 4]
 
 
@@ -145,11 +585,11 @@ def test_priorities_of_overwritten_sequences_are_ignored(selector, starts):
     for _ in range(12):
         replay.add(zero_rows(replay, 1))
     slots = np.arange(3)
-    keys = np.stack([slots, replay.store.starts(slots)])
+    keys = np.stack([slots, replay.starts(slots)])
     assert keys[1].tolist() == [0, 3, 6]
     for _ in range(4):  # overwrites the sequences of slots 0 and 1
         replay.add(zero_rows(replay, 1))
-    assert replay.store.starts(slots).tolist() == starts
+    assert replay.starts(slots).tolist() == starts
     replay.set_priorities(keys, np.array([9.0, 8.0, 5.0]))
     selector = replay.state()["selector"]
     assert 5.0 in selector["priorities"]

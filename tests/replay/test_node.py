@@ -20,8 +20,7 @@ from replay_nodes import (
 from replay_rows import assert_equal, part, stream
 from waiting import wait_for
 
-from retrax.replay import node_writer, remote
-from retrax.replay.peer import DirectPeer
+from retrax.replay import DirectPeer, remote
 
 SECONDS = 20.0  # no wait takes as long, unless it fails
 ROUNDS = {"pace": "rounds", "on_policy": True, "replay_ratio": 1.5}
@@ -82,7 +81,7 @@ def as_first(row):
 def test_all_is_as_in_one_process(selector, cut, changes, monkeypatch):
     """Draw by draw and bit by bit, with rows that overwrite others, and after a restore."""
     sequence, changes = sequence_spec(**cut), {**changes, "selector": selector}
-    monkeypatch.setattr(node_writer, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(remote, "CHUNK_ROWS", 1)
     local, node = local_replay(sequence, **changes), make_node(sequence, max_lead=0, **changes)
     rng, used, drawn = np.random.default_rng(1), [], 0
     for seed in range(2):
@@ -100,7 +99,7 @@ def test_all_is_as_in_one_process(selector, cut, changes, monkeypatch):
         assert_equal(state, with_counters(local))
         node = make_node(sequence, seed=5, max_lead=0, restarts=1, **changes)
         node.restore(state)
-        local.store.cut()  # environments begin new episodes
+        local.cut()  # environments begin new episodes
     assert drawn > 20
 
 
@@ -121,7 +120,7 @@ def test_rows_lead_by_the_bound_exactly(max_lead, num_envs, changes):
     for number, count in enumerate(needed, start=first):
         allowed = (count + max_lead) // num_envs * num_envs
         assert feed(node, rows) == (allowed >= 50 * num_envs)
-        assert node.local.counters[0] == sum(
+        assert node.local.schedule.steps == sum(
             int(np.sum(~row.is_last)) for row in rows[: allowed // num_envs]
         )
         assert node.draw(restarts, number, 0.0) is not None
@@ -228,7 +227,7 @@ def test_gaps_cut_episodes(name, max_lead, crosses):
     local = local_replay(sequence, 1, min_rows=3, **options)
     for index, before in zip(added, [None, *added], strict=False):
         if index == "cut":
-            local.store.cut(0)
+            local.cut(0)
         else:
             local.add(as_first(rows[index]) if before == "cut" else rows[index])
     node, number = make_node(sequence, 1, max_lead=max_lead, min_rows=3, **options), 0
@@ -240,7 +239,7 @@ def test_gaps_cut_episodes(name, max_lead, crosses):
             number += 1
         assert_equal(chunk, sent)
     assert (number > 0) == (max_lead == 0)
-    found, wanted = node.local.store.state(), local.store.state()
+    found, wanted = node.local.state(), local.state()
     assert_equal({**found, "rng": 0}, {**wanted, "rng": 0})
 
 
@@ -258,7 +257,7 @@ def test_a_gap_concerns_the_environments_of_its_writer():
             local.cut(0)
         if number not in (6, 7):
             local.add(as_first(part(row, 0)) if number == 8 else part(row, 0), np.array([0]))
-    found, wanted = node.local.store.state(), local.store.state()
+    found, wanted = node.local.state(), local.state()
     assert_equal(found["rows"], wanted["rows"])
     assert found["heads"].tolist() == wanted["heads"].tolist() == [10, 10]
 
@@ -277,7 +276,7 @@ def test_a_task_without_an_end_learns_on_after_a_restart(changes):
             node = make_node(sequence, seed=5, restarts=1, **changes)
             node.restore(state)
             replay = open_replay(DirectPeer(node), sequence, **changes)
-            replay.restore(replay.state(), {"updates": local.counters[1]})
+            replay.restore(replay.state(), {"updates": local.schedule.updates})
             local.cut()
         assert feed(node, [row], number)
         local.add(as_first(row) if number == 40 else row)
@@ -290,7 +289,7 @@ def test_a_task_without_an_end_learns_on_after_a_restart(changes):
 def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
     """The learner and the actor go on with a node that has restored an older state."""
     monkeypatch.setattr(remote, "_DUE_SECONDS", 0.01)
-    monkeypatch.setattr(node_writer, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(remote, "CHUNK_ROWS", 4)
     rows, old = stream(40, 1, ends=0.0), make_node(num_envs=1)
     peer, late = LatePeer(old), LatePeer(old)
     writer = open_writer(peer, [0])
@@ -327,7 +326,7 @@ def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
         if number == 12:
             local.cut()
         local.add(as_first(row) if number == 12 else row)
-    assert_equal(new.local.store.state()["rows"], local.store.state()["rows"])
+    assert_equal(new.local.state()["rows"], local.state()["rows"])
 
 
 def test_a_restart_is_noticed_without_a_lost_call():
@@ -363,10 +362,10 @@ def test_unused_draws_count_as_not_made(changes, again):
     if again == "a state":
         node = make_node(sequence, seed=5, **changes)
         node.restore(state)
-        local.store.cut()
+        local.cut()
     kind = replay.state()
     replay = open_replay(DirectPeer(node), sequence, **changes)
-    replay.restore(kind, {"updates": local.counters[1]})
+    replay.restore(kind, {"updates": local.schedule.updates})
     drawn = draw_all(local, replay, used)
     for number, row in enumerate([as_first(rows[40]), *rows[41:]], start=40):
         assert feed(node, [row], number)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from replay_nodes import (
     LatePeer,
+    counters_of,
     feed,
     local_replay,
     make_node,
@@ -18,7 +19,7 @@ from replay_nodes import (
 from replay_rows import assert_equal, stream
 
 from retrax.launchpad_programs.engines import ray_session
-from retrax.replay import node_writer, remote
+from retrax.replay import remote
 from retrax.replay.interface import Stopped, WaitTimeout
 from retrax.replay.node import ReplayNode
 
@@ -31,12 +32,12 @@ def make_peer(silent=False, **changes):
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
     """A `LatePeer` answers at once or not at all; chunks are small, and sent when they are full."""
-    monkeypatch.setattr(node_writer, "CHUNK_ROWS", 4)
-    monkeypatch.setattr(node_writer, "MAX_CHUNKS", 3)
-    monkeypatch.setattr(node_writer, "_CHUNK_SECONDS", 1e9)
-    monkeypatch.setattr(node_writer, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(remote, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(remote, "MAX_CHUNKS", 3)
+    monkeypatch.setattr(remote, "_CHUNK_SECONDS", 1e9)
+    monkeypatch.setattr(remote, "_POLL_SECONDS", 0.0)
     monkeypatch.setattr(remote, "_DUE_SECONDS", 0.0)
-    monkeypatch.setattr(node_writer, "_HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(remote, "_HOLD_SECONDS", 0.0)
 
 
 class Stop:
@@ -97,9 +98,9 @@ def test_a_writer_gives_up_in_the_end():
 
 def test_rows_are_sent_after_some_time_though_a_chunk_is_not_complete(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(node_writer.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(node_writer, "CHUNK_ROWS", 16)
-    monkeypatch.setattr(node_writer, "_CHUNK_SECONDS", 2.0)
+    monkeypatch.setattr(remote.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(remote, "CHUNK_ROWS", 16)
+    monkeypatch.setattr(remote, "_CHUNK_SECONDS", 2.0)
     node, peer = make_peer()
     writer, rows = open_writer(peer), iter(stream(30))
     kept = []
@@ -111,7 +112,7 @@ def test_rows_are_sent_after_some_time_though_a_chunk_is_not_complete(monkeypatc
 
 
 def test_a_writer_closes_in_bounded_time(monkeypatch):
-    monkeypatch.setattr(node_writer, "_CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(remote, "_CLOSE_SECONDS", 0.05)
     node, peer = make_peer(silent=True)
     writer = open_writer(peer)
     write_all(writer, stream(6), [])
@@ -285,8 +286,7 @@ def test_rows_of_a_run_with_another_replay_fill_an_empty_node():
     local = local_replay()
     for row in stream(40):
         local.add(row)
-    names = ("steps", "updates", "learning_since")
-    counters = dict(zip(names, local.counters, strict=True))
+    counters = counters_of(local)
     for full in (False, True):
         node, peer = make_peer()
         if full:

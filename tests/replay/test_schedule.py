@@ -98,13 +98,6 @@ def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
     assert min(counts) == 0
 
 
-def test_ratio_zero_never_replays():
-    schedule = make_schedule(pace="rounds", replay_ratio=0.0, on_policy=True)
-    for rounds in range(1, 50):
-        observe(schedule, 100 * rounds, rounds=rounds)
-        assert take(schedule) == ["newest"]
-
-
 def test_the_same_seed_draws_the_same():
     def counts(seed):
         schedule, found = make_schedule(seed, pace="rounds", replay_ratio=4.0), []

@@ -85,7 +85,7 @@ class Tape:
 
 
 def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=None, **options):
-    """A loop of one actor, and its store."""
+    """A loop of one actor, and its replay."""
     config = replay or make_replay()
     made = make(environment, seed=seed, num_envs=NUM_ENVS)
     agent = agent or constant_agent()
@@ -94,7 +94,8 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
     local = LocalReplay(made.spec, agent.sequence, config, num_envs=NUM_ENVS, seed=seed)
     if events is not None:
         made = Tape(made, {"reset", "step"}, events)
-        local.store = Tape(local.store, {"add_packed", "draw", "set_priorities"}, events)
+        names = {"add_packed", "draw_now", "set_priorities"}
+        vars(local).update({name: getattr(Tape(local, names, events), name) for name in names})
     learner_key, actor_key = jax.random.split(jax.random.key(seed))
     learner = Learner(agent, local, key=learner_key, updates_per_call=config.updates_per_call)
     actor = Actor(
@@ -105,7 +106,7 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
         keys=jax.random.split(actor_key, NUM_ENVS),
         **options,
     )
-    return Loop([actor], learner, [local]), local.store
+    return Loop([actor], learner, [local]), local
 
 
 def advance(loop, count):
@@ -120,7 +121,7 @@ def noisy(spec):
     return agent._replace(sequence=dataclasses.replace(agent.sequence, crosses_episodes=True))
 
 
-UPDATE = ["draw", "set_priorities"]
+UPDATE = ["draw_now", "set_priorities"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ UPDATE = ["draw", "set_priorities"]
         # 12 rows: learning may begin, but no update is due yet; 15 and 18 steps, 3 and 6 since.
         (4.0, [[], [], UPDATE]),
         # 3 updates a step: batches are drawn ahead, but never over an acting step.
-        (1.0, [[], *[["draw", *UPDATE, *UPDATE, "set_priorities"]] * 2]),
+        (1.0, [[], *[["draw_now", *UPDATE, *UPDATE, "set_priorities"]] * 2]),
     ],
 )
 def test_order_of_events(acting_steps_per_update, updates):
@@ -173,7 +174,7 @@ def test_updates_keep_pace_with_acting(acting_steps_per_update):
 def test_updates_of_one_call_wait_for_each_other():
     events = []
     replay = make_replay(updates_per_call=4)
-    loop, store = make_loop(replay=replay, events=events)
+    loop, local = make_loop(replay=replay, events=events)
     counts = []
     for _ in range(24):
         loop.advance()
@@ -181,24 +182,24 @@ def test_updates_of_one_call_wait_for_each_other():
     acted = loop.counters.steps - loop.counters.learning_since
     assert counts[-1] == int(acted / 4.0) // 4 * 4
     assert set(counts) == set(range(0, counts[-1] + 1, 4))
-    assert events.count("draw") == counts[-1] // 4
+    assert events.count("draw_now") == counts[-1] // 4
     assert int(loop.learner.state) == counts[-1]
     means, _ = loop.flush()
     assert means["count"] == (counts[-1] - 1) / 2, "each update counts alike"
-    assert store.shapes[0].weights.shape == (2 * 4,)
+    assert local.shapes[0].weights.shape == (2 * 4,)
 
 
 def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_ones():
     events = []
     replay = make_replay(pace="rounds", replay_ratio=3.0, on_policy=True, updates_per_call=3)
     agent, traces = traced(constant_agent(period=3))
-    loop, store = make_loop(agent, replay, events=events)
+    loop, local = make_loop(agent, replay, events=events)
     loop.learner.compile()
     advance(loop, 1)
     compiled = len(traces)
     advance(loop, 39)
-    newest, replayed = events.count("newest"), events.count("draw")
-    assert newest == store.rounds() == 13
+    newest, replayed = events.count("newest"), events.count("draw_now")
+    assert newest == local.rounds() == 13
     assert replayed > 5
     assert loop.counters.updates == int(loop.learner.state) == newest + 3 * replayed
     assert loop.flush()[0]["count"] == (loop.counters.updates - 1) / 2, "each update counts alike"
@@ -209,9 +210,9 @@ def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_one
 
 def test_several_updates_in_one_call_do_what_each_does_alone():
     """In order, each with its own part of the batch."""
-    loop, store = make_loop(noisy, make_replay(updates_per_call=3))
+    loop, local = make_loop(noisy, make_replay(updates_per_call=3))
     advance(loop, 20)
-    _, sample = store.sample()
+    sample = local.packing.sample(local.draw_now())
     agent = noisy(make("catch").spec)
     one = jax.jit(update(agent))
     state, priorities, metrics = loop.learner.state, [], []
@@ -244,15 +245,14 @@ def test_each_priority_goes_to_its_own_sequence(updates_per_call):
         gradients=gradients,
         sequence=SequenceSpec(length=4, extras={"number": jax.ShapeDtypeStruct((), jnp.float32)}),
     )
-    loop, store = make_loop(agent, make_replay(batch_size=4, updates_per_call=updates_per_call))
-    given, replace = [], store.set_priorities
+    loop, local = make_loop(agent, make_replay(batch_size=4, updates_per_call=updates_per_call))
+    given, replace = [], local._selector.set_priorities
 
-    def set_priorities(slots, priorities, starts):
-        kept = store.starts(slots) == starts
-        given.append((priorities[kept], store.read(slots[kept])[0].extras["number"][:, 0]))
-        replace(slots, priorities, starts)
+    def set_priorities(slots, priorities, kept):
+        given.append((priorities[kept], local.read(slots[kept])[0].extras["number"][:, 0]))
+        replace(slots, priorities, kept)
 
-    store.set_priorities = set_priorities
+    local._selector.set_priorities = set_priorities
     advance(loop, 40)
     priorities, numbers = map(np.concatenate, zip(*given, strict=True))
     np.testing.assert_array_equal(priorities, numbers)
@@ -261,11 +261,11 @@ def test_each_priority_goes_to_its_own_sequence(updates_per_call):
 
 def test_counters_by_hand():
     """Catch: 9 actions, then a step that begins the next episode and is no transition."""
-    loop, store = make_loop()
+    loop, local = make_loop()
     for count, steps, episodes in ((9, 27, 3), (1, 27, 3), (1, 30, 3), (19, 81, 9)):
         advance(loop, count)
         assert (loop.counters.steps, loop.counters.episodes) == (steps, episodes)
-    assert store.num_rows == 90
+    assert local.num_rows == 90
     assert loop.flushed_at < loop.counters.steps
     means, clock = loop.flush()
     assert means["episode_length"] == 9
@@ -278,9 +278,9 @@ def test_counters_by_hand():
 
 
 def test_rows_are_in_arrival_form():
-    loop, store = make_loop()
+    loop, local = make_loop()
     advance(loop, 12)
-    rows, _ = store.read(np.array([7]))  # rows 7 to 10 of the first environment
+    rows, _ = local.read(np.array([7]))  # rows 7 to 10 of the first environment
     assert rows.is_last[0].tolist() == [False, False, True, False]
     assert rows.is_first[0].tolist() == [False, False, False, True]
     assert rows.reward[0, :2].tolist() == [0.0, 0.0]
@@ -304,12 +304,12 @@ def test_a_diverged_learner_is_named(priority):
 
 def test_restore_continues_from_the_counters():
     snapshot = jax.tree.map(np.array, advance(make_loop()[0], 8).snapshot())
-    fresh, store = make_loop()
+    fresh, local = make_loop()
     counters = {"steps": 24, "episodes": 2, "updates": 3, "learning_since": 12}
     fresh.restore(snapshot._replace(counters=counters))
     assert fresh.counters == Counters(**counters)
     np.testing.assert_array_equal(fresh.snapshot().actors, snapshot.actors)
-    assert store.num_rows == fresh.flushed_at == 24
+    assert local.num_rows == fresh.flushed_at == 24
     for steps, updates in ((27, 3), (30, 4)):
         advance(fresh, 1)
         assert (fresh.counters.steps, fresh.counters.updates) == (steps, updates)
@@ -317,7 +317,7 @@ def test_restore_continues_from_the_counters():
 
 @pytest.mark.parametrize("continues", [False, True])
 def test_restored_episodes_are_cut_unless_they_continue(continues):
-    loop, store = make_loop(replay=make_replay(min_rows=100))
+    loop, local = make_loop(replay=make_replay(min_rows=100))
     advance(loop, 5)
     counters = vars(loop.counters).copy()
     snapshot = jax.tree.map(np.array, loop.snapshot())._replace(counters=counters)
@@ -336,7 +336,7 @@ def test_restored_episodes_are_cut_unless_they_continue(continues):
     taken = fresh.counters.steps - counters["steps"]  # not those of the open metrics
     assert clock["steps_per_second"] * fresh.seconds == pytest.approx(taken)
     if continues:
-        jax.tree.map(np.testing.assert_array_equal, store.state(), kept.state())
+        jax.tree.map(np.testing.assert_array_equal, local.state(), kept.state())
         assert means == loop.flush()[0]
 
 
@@ -362,18 +362,18 @@ def test_rounds_begin_with_the_newest_segments():
     """Segments of 4 rows, one of which they share: rounds end at rows 4, 7, 10 ..."""
     events = []
     replay = make_replay(pace="rounds", replay_ratio=3.0, on_policy=True)
-    loop, store = make_loop(constant_agent(period=3), replay, events=events)
+    loop, local = make_loop(constant_agent(period=3), replay, events=events)
     for row in range(1, 31):
         events.clear()
         loop.advance()
-        updates = [event for event in events if event in ("newest", "draw")]
+        updates = [event for event in events if event in ("newest", "draw_now")]
         ends = row >= 4 and (row - 4) % 3 == 0
         assert (updates[:1] == ["newest"]) == ends
-        assert set(updates[1:]) <= {"draw"}
+        assert set(updates[1:]) <= {"draw_now"}
         assert ends or not updates
         if ends:
-            _, sample = store.sample(newest=True)
-            newest, _ = store.read(np.arange(NUM_ENVS) * 33 + (row - 4) // 3)
+            sample = local.packing.sample(local.draw_now(newest=True))
+            newest, _ = local.read(np.arange(NUM_ENVS) * 33 + (row - 4) // 3)
             jax.tree.map(np.testing.assert_array_equal, sample.rows, newest)
         events.clear()
     assert loop.counters.learning_since == 4 * NUM_ENVS

@@ -15,7 +15,7 @@ from retrax.agents import acer, d4pg, reactor
 from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
 from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
-from retrax.replay.store import check_capacity
+from retrax.replay.local import check_capacity
 from retrax.training import run_config as configs
 from retrax.training.run_config import Purpose, RunConfig, WorkerOptions, derive_seed
 

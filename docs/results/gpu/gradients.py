@@ -29,9 +29,11 @@ def batches(run: RunConfig) -> tuple:
     )
     agent = run.entry.make_agent(environments[0].spec, run.agent_config)
     loop = make_loop(run, agent, environments)
-    while loop.replays[0].store.num_rows < replay.min_rows:
+    (local,) = loop.replays
+    while local.num_rows < replay.min_rows:
         loop.advance()
-    drawn = [jax.tree.map(np.asarray, loop.replays[0].store.sample()[1]) for _ in range(BATCHES)]
+    samples = [local.packing.sample(local.draw_now()) for _ in range(BATCHES)]
+    drawn = [jax.tree.map(np.asarray, sample) for sample in samples]
     loop.close()
     return run, environments[0].spec, drawn
 
