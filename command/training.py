@@ -292,7 +292,6 @@ def _run(
                         )
                         yield
                         loop.advance()
-                        recorder.advanced(loop.counters, loop.seconds)
                     save_last(running())
                 except (Exception, SystemExit, KeyboardInterrupt) as error:
                     if isinstance(error, process.StopAtOnceError) or not loop.is_consistent:

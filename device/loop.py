@@ -61,8 +61,7 @@ def check_seeds(config: RunConfig, agent: Agent, spec: EnvironmentSpec, count: i
 class DeviceLoop(Tally):
     """A loop whose state is on the device; its time steps are computed with those of other seeds.
 
-    All of it is in a snapshot, the environments too: a resumed run continues exactly. Its `seconds`
-    are spent in calls, the compilation included.
+    All of it is in a snapshot, the environments too: a resumed run continues exactly.
     """
 
     def __init__(
@@ -104,7 +103,6 @@ class DeviceLoop(Tally):
             self._seeds.compute()
         self._take(seed.episodes or {})
         self._is_advancing = False
-        self.seconds += seed.seconds
         # One call does both: the rates of acting and learning are of the same seconds.
         self._acting_seconds = self._learning_seconds = self._acting_seconds + seed.seconds
         seed.episodes, seed.seconds, self.until = None, 0.0, 0

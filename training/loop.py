@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 class Tally:
     """What every loop counts, and its means of metrics between two rows.
 
-    `advance` of a loop that takes several time steps returns at `until` steps; `seconds` are those
-    of acting and learning.
+    `advance` of a loop that takes several time steps returns at `until` steps.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class Tally:
         self.counters, self.until = Counters(), 0
         self._since = self._timed_since = Counters()
         self._episodes, self._metrics = MetricsAccumulator(), metrics
-        self._acting_seconds = self._learning_seconds = self.seconds = 0.0
+        self._acting_seconds = self._learning_seconds = 0.0
         self._is_advancing = False
 
     @property
@@ -148,7 +147,6 @@ class Loop(Tally):
         learned = time.perf_counter()
         self._acting_seconds += acted - started
         self._learning_seconds += learned - acted
-        self.seconds += learned - started
         self._is_advancing = False
 
     def act(self) -> None:

@@ -42,8 +42,6 @@ with warnings.catch_warnings():
 
 _EQUAL_EPISODES = 20  # fewer may have the same return by chance
 _LINE_SECONDS = 10.0  # minimum time between log lines
-_WARM_UP_SECONDS = 2.0  # after the first update: the second one may compile once more
-_MEASURED_SECONDS = 5.0
 _BAR_LETTERS = 20  # of a notebook's bar
 _FAILED = object()  # in place of what a logger's function returns
 # Columns that differ between two runs of the same command; all others are equal bit for bit.
@@ -253,15 +251,12 @@ def describe(
 
 
 class Progress:
-    """Shows steps, rates, return and remaining time; expects the duration of the run once."""
+    """Shows steps, rates, return and remaining time."""
 
     def __init__(self, steps: int, start: Counters, *, plain: bool = False):
         """Prepares the display of a run that continues at `start`; `plain` has no bar."""
         self._steps, self._updates_before = steps, start.updates
         self._measured_from: tuple[float, int] | None = None
-        self._warm_at: float | None = None
-        self._expected_from: tuple[float, int] | None = None
-        self._is_told = False
         self._last_line = time.perf_counter()
         console = Console(stderr=True)
         self._bar: Bar | None = None
@@ -308,31 +303,6 @@ class Progress:
             f"{counters.updates} updates | return {last_return:.3g} | ETA {eta}"
         )
 
-    def expect(self, counters: Counters, *, looped: float, elapsed: float) -> str:
-        """A log line about the duration of the run, once; "" before and after.
-
-        It is expected from the first seconds of learning: before the first update there is acting
-        alone, which is faster, and compilation. `looped` are seconds of acting and learning alone.
-        """
-        if self._is_told or counters.updates == self._updates_before:
-            return ""
-        if self._warm_at is None:
-            self._warm_at = looped + _WARM_UP_SECONDS
-        if self._expected_from is None:
-            if looped >= self._warm_at:
-                self._expected_from = looped, counters.steps
-            return ""
-        seconds, steps = looped - self._expected_from[0], counters.steps - self._expected_from[1]
-        if seconds < _MEASURED_SECONDS or not steps:
-            return ""
-        self._is_told = True
-        left = max(self._steps - counters.steps, 0) * seconds / steps
-        return (
-            f"Expected duration on this machine: {_minutes(elapsed + left)}, of which "
-            f"{_minutes(left)} are left ({rate(steps / seconds)} steps/s; without later "
-            "evaluations and snapshots)."
-        )
-
     def _write(self, text: str, end: str = "") -> None:
         """Replaces the line of a notebook, which has no terminal's bars."""
         if self._is_notebook:
@@ -349,10 +319,6 @@ class Progress:
         if left and counters.steps == steps:
             return "-"
         return str(timedelta(seconds=round((now - since) * left / max(counters.steps - steps, 1))))
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.{int(seconds < 600)}f} minutes"
 
 
 def rate(value: float) -> str:
@@ -480,13 +446,6 @@ class Recorder(contextlib.ExitStack):
     def seconds(self) -> float:
         """Wall-clock time of the run, earlier parts included."""
         return time.perf_counter() - self._started
-
-    def advanced(self, counters: Counters, looped: float) -> None:
-        """Steps were taken and updates made, which have taken `looped` seconds since the start."""
-        if self._progress is not None:
-            line = self._progress.expect(counters, looped=looped, elapsed=self.seconds)
-            if line:
-                _log.info(line)
 
     def evaluated(
         self,

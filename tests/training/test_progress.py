@@ -84,31 +84,3 @@ def test_remaining_time_is_of_the_speed_since_the_first_updates(monkeypatch):
     for now[0], steps, updates in ((2.0, 80, 0), (60.0, 100, 5), (80.0, 140, 25)):
         ends.append(shown.show(Counters(steps=steps, updates=updates), 0.5, CLOCK)[-7:])
     assert ends == ["", "| ETA -", "0:00:30"]
-
-
-def lines(shown, points):
-    """What is logged at each (seconds of the loop, steps, updates); each took a second longer."""
-    return [
-        shown.expect(Counters(steps=steps, updates=updates), looped=looped, elapsed=looped + 1)
-        for looped, steps, updates in points
-    ]
-
-
-def test_the_duration_is_expected_once_from_seconds_of_learning():
-    """Acting alone: 100 steps/s; 20 s of compilation; then 10 steps/s, so 9000 steps take 900 s."""
-    points = [(1.0, 100, 0), (4.0, 400, 0), (24.0, 404, 1), (26.0, 424, 3), (30.9, 473, 8)]
-    shown = Progress(9474, Counters(), plain=True)
-    assert lines(shown, points) == [""] * 5
-    assert lines(shown, [(31.0, 474, 8)]) == [
-        "Expected duration on this machine: 16 minutes, of which 15 minutes are left "
-        "(10 steps/s; without later evaluations and snapshots)."
-    ]
-    assert lines(shown, [(40.0, 500, 9), (99.0, 9474, 100)]) == ["", ""]
-
-
-def test_the_duration_of_a_resumed_run_waits_for_its_own_first_update():
-    shown = Progress(700, Counters(steps=100, updates=7), plain=True)
-    points = [(0.0, 100, 7), (5.0, 150, 7), (20.0, 200, 8), (22.0, 300, 9), (27.0, 300, 9)]
-    assert lines(shown, points) == [""] * 5
-    (line,) = lines(shown, [(30.0, 500, 10)])
-    assert line.startswith("Expected duration on this machine: 0.7 minutes, of which 0.1 minutes")
