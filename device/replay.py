@@ -42,10 +42,7 @@ class DeviceReplay:
         *,
         num_envs: int,
     ):
-        """Fixes sizes, and allocates nothing.
-
-        ValueError if the selector is contextual, or the capacity is too small.
-        """
+        """Allocates nothing; ValueError of a contextual selector, or of too small a capacity."""
         if config.selector == "contextual":
             raise ValueError(
                 "A replay on a device needs the selector uniform or proportional, got contextual."
@@ -119,10 +116,7 @@ class DeviceReplay:
         return state.present.sum(dtype=jnp.int32)
 
     def sample(self, state: ReplayState, key: jax.Array) -> tuple[jax.Array, Sample]:
-        """The sequences of one call of updates: slots `[B]`, and rows; B is `draw_size`.
-
-        There must be a complete sequence.
-        """
+        """Slots `[B]` and rows of one call of updates; there must be a complete sequence."""
         config, count = self._config, self.num_sequences(state)
         draw_key, uniform_key, mix_key = jax.random.split(key, 3)
         size, present = (config.draw_size,), state.present.astype(jnp.float32).ravel()
@@ -216,18 +210,10 @@ class DeviceReplay:
 def choose(
     key: jax.Array, masses: jax.Array, shape: tuple[int, ...]
 ) -> tuple[jax.Array, jax.Array]:
-    """Draws indices in proportion to masses, with replacement.
+    """Draws indices int32 in proportion to masses `[N]`, >= 0, one above 0; and probabilities.
 
-    Two levels, blocks and the entries of a block: sums of float32 stay exact enough, and what is
-    computed for each draw is of the order of the square root of N.
-
-    Args:
-      key: a PRNG key.
-      masses: float32 `[N]`, >= 0, one of them above 0.
-      shape: of the result.
-
-    Returns:
-      Indices, int32, of positive mass, and their probabilities, both of that shape.
+    Two levels, blocks and the entries of a block: sums of float32 stay exact enough, and a draw
+    computes in the order of the square root of N.
     """
     size = max(1, int(masses.size**0.5))
     blocks = jnp.pad(masses, (0, -masses.size % size)).reshape(-1, size)

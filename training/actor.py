@@ -21,21 +21,13 @@ from .run_config import RunConfig
 
 
 class RunningReturns:
-    """Sums the rewards of the running episodes of E environments.
-
-    Attributes:
-      sums: returns and lengths so far `[E]`; may be set.
-    """
+    """Sums the rewards of running episodes: `sums`, which may be set, are returns and lengths."""
 
     def __init__(self, num_envs: int) -> None:
         self.sums: Sequence[np.ndarray] = np.zeros(num_envs), np.zeros(num_envs, np.int64)
 
     def add(self, timestep: TimeStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Adds time steps `[E, ...]`.
-
-        Returns:
-          Which environments' episodes ended now, in order; their returns, and their lengths.
-        """
+        """Adds time steps `[E, ...]`; the environments whose episodes ended, returns, lengths."""
         first = timestep.step_type == StepType.FIRST
         returns, lengths = self.sums
         returns = np.where(first, 0.0, returns + timestep.reward)
@@ -132,10 +124,7 @@ class Actor:
             self._client.wait()
 
     def step(self) -> int:
-        """One time step in every environment; returns the number of transitions.
-
-        They are E less the environments whose episode was at its end.
-        """
+        """One time step in every environment; transitions: none where an episode was at its end."""
         before = self._newest().step_type
         actions = self.decide()
         self.is_stepping = True

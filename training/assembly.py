@@ -39,10 +39,9 @@ class _NotTraceableError(ValueError):
 
 
 def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
-    """The agent of a resolved run, once its config has been found to be possible.
+    """The agent of a resolved run that fits the environment, the contract and the memory.
 
-    It fits the environment and the contract, as sizes do the memory and each other; a ValueError
-    comes before anything is allocated.
+    A ValueError comes before anything is allocated.
     """
     config.find_logger()
     integers = list(_integers(config.agent_config, "agent_config"))
@@ -168,10 +167,9 @@ def given_environments(
 def open_snapshots(
     directory: Path, last_step: int | None = None, *, check: Callable[[int], None] | None = None
 ) -> tuple[Snapshots | None, list[str]]:
-    """The snapshots of a run that is resumed, and warnings about newer ones that are damaged.
+    """The snapshots of a resumed run, None before its first; warnings about damaged newer ones.
 
-    The snapshots are None if the run was stopped before its first. A ValueError says that none is
-    whole, or that the newest whole one is at the last step already.
+    A ValueError says that none is whole, or that the newest whole one is at the last step already.
     """
     if newest_snapshot(directory) is None:
         has_begun = (directory / "metrics.csv").is_file()

@@ -34,14 +34,10 @@ class Counters:
 
 
 class MetricsAccumulator:
-    """Means of what was added since the last `flush`.
-
-    Attributes:
-      open: what was added, plain data that may be set: values of episodes, totals and counts.
-    """
+    """Means of what was added since the last `flush`: `open`, plain data that may be set."""
 
     def __init__(self) -> None:
-        self.open: Sequence[dict[str, Any]] = {}, {}, {}
+        self.open: Sequence[dict[str, Any]] = {}, {}, {}  # values of episodes, totals, counts
 
     def add_episodes(self, episodes: Mapping[str, Sequence[float]], prefix: str = "") -> None:
         """Adds values of episodes that ended by name, logged as `{prefix}episode_{name}`."""
@@ -169,10 +165,9 @@ class ParameterClient:
         stop: Callable[[], bool] = never,
         threaded: bool = True,
     ):
-        """Starts fetching by `ParameterServer.get`, which may take long and raise anything.
+        """Fetches by `ParameterServer.get`, which may take long and raise, at each period of steps.
 
-        There are `update_period` calls of `step` between fetches. Without a thread, which programs
-        of one thread have not, they are within `step`. `stop` says whether the program must end.
+        Without a thread it does so within `step`. `stop` says whether the program must end.
         """
         self.params: Params = None
         self.version, self.new_priority = -1, 1.0
@@ -379,11 +374,7 @@ class Learner:
         updates: Updates | None = None,
         metrics: MetricsAccumulator | None = None,
     ):
-        """Makes the initial state by `agent.init(key)`.
-
-        Parameters are published to `parameters`, unless actors read `params`. `updates` are on one
-        device if None.
-        """
+        """Begins with `agent.init(key)`; publishes to `parameters`, unless actors read `params`."""
         self._agent, self._replay, self._parameters = agent, replay, parameters
         self._per_call = updates_per_call
         self._updates = updates or Updates(agent)

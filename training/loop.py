@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 class Tally:
-    """What every loop counts, and its means of metrics between two rows.
-
-    `advance` of a loop that takes several time steps returns at `until` steps.
-    """
+    """What every loop counts, and its means of metrics; if it takes many steps, `until` so many."""
 
     def __init__(
         self, replays: Sequence[RowStore], metrics: MetricsAccumulator, names: Sequence[str]
@@ -193,10 +190,9 @@ class Loop(Tally):
         open_metrics: Sequence[Any] | None = None,
         running: Mapping[str, Any] | None = None,
     ) -> None:
-        """Restores a snapshot.
+        """Restores a snapshot, and what `open_metrics` and `running` returned at its moment.
 
-        `open_metrics` and `running` are of the same moment. Without `running`, for which the
-        environments have been restored, they begin new episodes.
+        Without `running`, for which environments were restored, they begin new episodes.
         """
         self.learner.restore(snapshot)
         first = 0

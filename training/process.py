@@ -74,11 +74,10 @@ class _Console(_RunHandler):
 
 
 def setup_log(directory: Path, *, console: bool = True) -> logging.Logger:
-    """The log of a run: `log.txt` in its directory, appended to, and stderr if `console`.
+    """The log of this context's run: `log.txt` in its directory, appended to, and stderr.
 
-    It is the logger `retrax`, from level INFO on; a log that this context (`contextvars`) set up
-    before is closed first. Runs in other contexts, as in other threads, have logs of their own;
-    what is logged where there is no run goes to all of them. Tracebacks go to the file alone.
+    It is the logger `retrax`, from level INFO on. Runs in other contexts, as in other threads, have
+    logs of their own; records of no run go to all of them. Tracebacks go to the file alone.
     """
     directory.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger("retrax")
@@ -163,12 +162,10 @@ def _tell(doing: Callable[[], str] | None, stop: threading.Event, ended: threadi
 
 
 class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
-    """Held by the one process that may write into a run directory.
+    """Held by the one process that may write into a run directory; `lock` there has its id.
 
     The operating system frees it when the process ends, however it ends, even if processes that it
     started live on: programs that it executes do not inherit the file, and its forks close theirs.
-    The file `lock` has the id of the process, and is removed with the lock; one that a killed
-    process left does no harm.
     """
 
     # flock: a lock of lockf does not keep out threads, and is lost when any file of it is closed.

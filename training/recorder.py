@@ -60,23 +60,16 @@ _EVENTS_PREFIX = "events.out.tfevents."
 class MetricsTable:
     """The rows of a run: counters, episodes, an agent's metrics, rates.
 
-    Rows go to `metrics.csv` and, under the same names, to TensorBoard. Each is on the disk when
-    `write` returns. Integers are written as integers, all other numbers in the shortest form that
-    float32 reads back as the same number, so that equal runs give equal files. NaN means that there
-    is no value: an empty cell, and nothing for TensorBoard.
+    Rows go to `metrics.csv` and TensorBoard, and are on the disk when `write` returns. Numbers have
+    the shortest form that float32 reads back, so that equal runs give equal files. NaN is no value.
     """
 
     def __init__(self, directory: Path, names: Sequence[str], *, resumed_at: int | None):
-        """Starts new metrics, or continues those of a run that is resumed at so many steps.
+        """Starts new metrics, or continues those of a run that is resumed, without later rows.
 
-        Later rows are dropped, and so is an incomplete last line. An event makes TensorBoard drop
-        them too. Damaged rows are removed, and a missing file is started again; the log says so.
-        A config.json in the run directory is TensorBoard's hyper-parameters.
-
-        `names` are of the columns between the counters and the rates, besides the episodes' two. A
-        resumed run may have more than its file; they are empty in earlier rows. A ValueError says
-        that a name comes twice or cannot be printed, a new run has a `metrics.csv`, or that of a
-        resumed one has another column; nothing is changed then.
+        Of a resumed run, damaged rows are removed, and a missing file is started again; the log
+        says so. `names` are of the columns between the counters and the rates. A ValueError, before
+        anything is changed, says that the names or the columns of the file do not fit.
         """
         counters = [field.name for field in dataclasses.fields(Counters)]
         self._columns = [*counters, *_EPISODES, *names, *WALL_CLOCK_COLUMNS]
@@ -104,10 +97,9 @@ class MetricsTable:
     def write(
         self, counters: Counters, means: Mapping[str, float], clock: Mapping[str, float]
     ) -> dict[str, float]:
-        """Writes one row: counters, means of metrics, and `WALL_CLOCK_COLUMNS`.
+        """Writes the values that have a column; returns those, without `steps`.
 
-        Names without a column are left out, and columns without a value stay empty. Returns the
-        numbers by column, without `steps`. An OSError names its file.
+        An OSError names its file.
         """
         values = {**means, **clock, **dataclasses.asdict(counters)}
         row = [_number(values.get(name, math.nan)) for name in self._columns]
@@ -192,8 +184,7 @@ def _csv_writer(file: Any) -> Any:
 def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     """Keeps whole rows up to `steps`. The file is replaced in one go: a kill loses nothing.
 
-    Other engines of programs may have written fewer columns, or in another order. A run that
-    starts from the beginning, at 0 steps, misses no rows.
+    Other engines of programs may have written fewer columns, or in another order.
     """
     data = path.read_bytes() if path.is_file() else b""
     # A spreadsheet may have written it, with a byte order mark and \r\n; the rows are the same.
@@ -394,12 +385,6 @@ class Recorder(contextlib.ExitStack):
     Rows go to metrics.csv, TensorBoard and the user's loggers, one of which may stop the run. What
     they show to be wrong is a warning in the log `retrax`, once. In a `with` block, the loggers
     have begun and the progress is shown.
-
-    Attributes:
-      next_row: steps at which a row is due.
-      evaluation: means of the newest evaluation, until a row has them.
-      extra: of one that only the last row has, which a run that continues drops.
-      last_return: mean return of the newest row in which an episode ended, NaN before.
     """
 
     def __init__(
@@ -417,17 +402,16 @@ class Recorder(contextlib.ExitStack):
     ):
         """Opens metrics.csv, see `MetricsTable`; `close` closes it.
 
-        Columns are the counters, the agent's episode metrics, `names` and the rates. `start` are
-        the counters of the run now, `seconds` those that earlier parts took. `on_metrics` gets each
-        row, as `config.logger` does, and either may set `stop`.
+        `start` are the counters of the run now, `seconds` those that earlier parts took.
+        `on_metrics` gets each row, as `config.logger` does, and either may set `stop`.
         """
         super().__init__()
         self._config, self._progress = config, progress
         self._started = time.perf_counter() - seconds
         self._advise = config.entry.advice
         self._equal = EqualReturns(config.schedule[0], start=start.steps)
-        self.evaluation: dict[str, float] = {}
-        self.extra: dict[str, float] = {}
+        self.evaluation: dict[str, float] = {}  # the newest, until a row has it
+        self.extra: dict[str, float] = {}  # of the last row, which a run that continues drops
         self.last_return, self.best = math.nan, BestParameters(directory)
         flushed_at = start.steps if resumed_at is None else resumed_at
         self.next_row = next_multiple(flushed_at, config.schedule[1])

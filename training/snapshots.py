@@ -1,8 +1,7 @@
 """Snapshots of a run, states of its actors, its best parameters: files, each whole or not at all.
 
-Snapshots are compared with their checksums before they are read. An actor of a program gives its
-state (random numbers, a bandit's counts) to the counter, which writes it, from time to time and at
-its end; a resumed one asks for it. Its moment is shortly before or after the snapshot's.
+An actor of a program gives its state (random numbers, a bandit's counts) to the counter, which
+writes it, from time to time and at its end; a resumed one asks for it.
 
 A file is a ZIP archive, which `numpy.load` reads too, and after it the CRC-32 of all its bytes. A
 part of it is a pytree of arrays, with an .npy member for each, or bytes; `state.json` describes
@@ -81,8 +80,7 @@ def read_state(
 
     Templates, by name, are pytrees like the parts, or their shapes and dtypes; None for bytes, and
     for pytrees that are read as dictionaries. Without templates, all parts are read. A ValueError
-    says that the archive is damaged, of another run than `run`, or that a part is not like its
-    template. States of earlier versions are of any run.
+    says that a part is not like its template, or that the archive is damaged or of another run.
     """
     try:
         with zipfile.ZipFile(source) as archive:
@@ -178,8 +176,7 @@ def _keys(path: Any) -> tuple[str, ...]:
 class Snapshots:
     """The snapshots/ folder of a run directory; each snapshot is named after its number of steps.
 
-    `save` makes the folder, and leaves the newest `keep`, or all if that is 0. `check` is a further
-    check of the snapshot at some steps, which raises ValueError.
+    `save` leaves the newest `keep`, or all if that is 0. `check` of steps may raise a ValueError.
     """
 
     def __init__(
@@ -316,10 +313,7 @@ class Snapshots:
 
 
 class SnapshotInterval:
-    """A snapshot is due `every` so many steps, at `next`, or after `seconds` if those pass before.
-
-    The seconds are more if writing takes long.
-    """
+    """A snapshot is due `every` so many steps, at `next`, or after `seconds`, more if slow."""
 
     def __init__(self, steps: int, *, every: int, seconds: float):
         self._every, self._seconds = every, seconds
@@ -381,11 +375,7 @@ class Evaluated(NamedTuple):
 
 
 class BestParameters:
-    """`best.npz` of a run directory: the parameters with the largest return; of equal, the newer.
-
-    They are kept when their evaluation ends: the learner of a program has made further updates
-    then. A damaged file is a ValueError.
-    """
+    """`best.npz` of a run: the parameters with the largest return; of equal, the newer."""
 
     def __init__(self, directory: Path):
         self._path = directory / BEST

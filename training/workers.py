@@ -97,12 +97,11 @@ class StatePacking:
 
 
 class GradientServer:
-    """Applies gradients in the order of arrival, each in one jitted call.
+    """Applies gradients in the order of arrival, each in one jitted call, which donates `state`.
 
     `apply` and `get` may be called by any thread, and by other processes: a call that is repeated
-    because its answer was lost changes nothing. The buffers of `state` are donated to the next
-    `apply`: copy it. `updates` is the version, and `restored` the one at the start. `metrics` are
-    always empty: the workers have them.
+    because its answer was lost changes nothing. `updates` is the version, `restored` the first one.
+    `metrics` are always empty: the workers have them.
     """
 
     def __init__(
@@ -115,11 +114,7 @@ class GradientServer:
         max_staleness: int | None = None,
         parameters: ParameterServer | None = None,
     ):
-        """Makes the initial state by `agent.init(key)`; workers need the same packings.
-
-        Gradients with a staleness above `max_staleness` are dropped. `parameters` is for others
-        that act.
-        """
+        """Begins with `agent.init(key)`; `parameters` is for others that act."""
         self._agent, self._gradients, self._states = agent, gradients, states
         self._max_staleness = max_staleness
         self._packed = -1, b""  # the newest version that was fetched
@@ -221,8 +216,7 @@ class RemoteUpdates(Updates):
     """Updates whose gradients are computed here and applied elsewhere.
 
     The state that it is given and returns is a copy of the server's at the newest fetch, of
-    `version` (-1 before the first). What workers do not need of it, such as optimiser states, keeps
-    its initial values.
+    `version` (-1 before the first); optimiser states keep their initial values.
 
     Gradients of one version, those of other workers included, draw different noise: the PRNG keys
     in the state are folded with a number of the worker and the gradient. Number 0 keeps the keys,
@@ -401,10 +395,7 @@ class WorkerFactory:
         restarts: int = 0,
         metrics: MetricsAccumulator | None = None,
     ) -> Worker:
-        """Worker number `index`, whose actor closes the environment.
-
-        `apply`, `get` and `restored` are of the `GradientServer`, `metrics` of the learner.
-        """
+        """Worker number `index`; `apply`, `get` and `restored` are of the `GradientServer`."""
         config, agent, num_envs = self._config, self._agent, self._config.environments_per_replay
         seed = derive_seed(config.seed, Purpose.WORKER, index)
         if config.workers.num_workers == 1:  # it draws what one process draws
@@ -539,10 +530,7 @@ class LearningThread:
         self._work = self._pool.submit(self._learn)
 
     def wake(self) -> None:
-        """Lets the thread make all updates that are due. Raises what ended the last ones.
-
-        An update that becomes due while the thread comes to its end waits for the next call.
-        """
+        """Lets the thread make all updates that are due now; raises what ended the last ones."""
         if self._work.done():
             self._work.result()
             self._work = self._pool.submit(self._learn)

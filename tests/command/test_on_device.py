@@ -18,7 +18,6 @@ from retrax.command import training
 from retrax.command.training import RunFailedError, in_turn, train
 from retrax.datatypes import EnvironmentSpec, ReplayConfig
 from retrax.device import loop as device_loop
-from retrax.device import seeds as device_seeds
 from retrax.environments.pure import Transition
 from retrax.environments.pure_tasks import PureMemory
 from retrax.training.run_config import RunConfig, read_config, write_config
@@ -69,8 +68,8 @@ def test_a_run_on_a_device_leaves_what_every_run_leaves(on_device, retrax):
 
 
 def test_a_resumed_run_is_the_whole_run_whatever_the_calls(on_device, tmp_path, monkeypatch):
-    monkeypatch.setattr(device_seeds, "_FIRST_ROWS", 3)
-    monkeypatch.setattr(device_seeds, "_SECONDS", 1e-9)  # calls of ever fewer time steps
+    monkeypatch.setattr(device_loop, "_FIRST_ROWS", 3)
+    monkeypatch.setattr(device_loop, "_SECONDS", 1e-9)  # calls of ever fewer time steps
     run = tmp_path / "run"
     train(config(steps=100), run, plain=True)
     write_config(run, read_config(on_device))
@@ -132,7 +131,7 @@ def walks(tmp_path_factory):
 @pytest.mark.parametrize("batches", [False, True])
 def test_seeds_together_are_the_runs_of_each_seed(batches, walks, retrax, tmp_path, monkeypatch):
     """All in one call of `vmap`, as on accelerators, or in turn; stopped and resumed."""
-    monkeypatch.setattr(device_seeds, "_batches", lambda: batches)
+    monkeypatch.setattr(device_loop, "_batches", lambda: batches)
     run, names = tmp_path / "run", [directory.name for directory in walks]
     fields = {"steps": 100, "num-envs": 4, "snapshot-every": 80, "log-every": 40, "seed": 3}
     fields |= {"evaluate-every": 120, "evaluation-episodes": 2, "keep-snapshots": 9, "seeds": 2}
