@@ -117,11 +117,9 @@ def update(agent: Agent) -> UpdateFunction:
 
 
 def updates_in_one_call(agent: Agent) -> UpdatesFunction:
-    """Several updates in turn, each with its part of a larger batch.
+    """Several updates in turn, each with its part of a larger batch `[count * B, ...]`.
 
-    Returns:
-      A function of a learner state, a sample `[count * B, ...]` and the count, which is static and
-      >= 1; priorities are `[count * B]`, metrics means over the updates.
+    The count is static. Priorities are `[count * B]`, metrics means over the updates.
     """
     once = update(agent)
 
@@ -138,11 +136,7 @@ def updates_in_one_call(agent: Agent) -> UpdatesFunction:
 
 
 def count_actions(agent: str, spec: EnvironmentSpec) -> int:
-    """The number of discrete actions.
-
-    Raises:
-      ValueError: the actions are continuous; names the agent.
-    """
+    """The number of discrete actions; `ValueError` names the agent if they are continuous."""
     if not isinstance(spec.actions, specs.DiscreteArray):
         raise ValueError(f"{agent} needs discrete actions (a DiscreteArray), got {spec.actions!r}.")
     return int(spec.actions.num_values)
@@ -163,14 +157,10 @@ def is_large_image(spec: EnvironmentSpec) -> bool:
 def steps_by_preset(
     small: Mapping[str, int], presets: Mapping[str, int] | None = None
 ) -> Callable[[str, str], int]:
-    """Default time steps of a run: few for presets whose names begin with `small`.
+    """`AgentEntry.default_steps`: for presets that begin with `small` the steps of an environment.
 
-    Args:
-      small: from environment id to the steps after which small presets have solved the task.
-      presets: from the name of another preset to its steps; `PAPER_STEPS` for those not named.
-
-    Returns:
-      `(environment id, preset) -> time steps`, over all environments: `AgentEntry.default_steps`.
+    Those are the steps after which it is solved, `OTHER_STEPS` if unknown. `presets` has the steps
+    of other presets, `PAPER_STEPS` if not named.
     """
 
     def default_steps(environment: str, preset: str) -> int:

@@ -8,7 +8,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -232,200 +232,86 @@ def check_agent(
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
     check_agent_shapes(agent, environment_spec, entry=entry)
-    data = _RandomData(environment_spec, agent.sequence, num_envs, np.random.default_rng(seed))
-    learner = _Compiled("init", agent.init)(jax.random.key(seed))
-    params = _Compiled("acting_params", agent.acting_params)(learner)
-    begin = _Compiled(
-        "begin", lambda keys, ids: jax.vmap(agent.begin, (0, 0, None))(keys, ids, num_envs)
-    )
-    for name in ("exploit", "explore"):
-        act = _Compiled(name, jax.vmap(getattr(agent, name), (None, 0, 0)))
-        keys = jax.random.split(jax.random.key(int(data.generator.integers(2**31))), num_envs)
-        state = begin(keys, np.arange(num_envs, dtype=np.int32))
-        samples = _rollouts(act, params, state, data)
-    _learn(agent, learner, samples, data)
+    sequence, generator = agent.sequence, np.random.default_rng(seed)
+    actions, seen = environment_spec.actions, environment_spec.observations
 
-
-class _Compiled:
-    """One of an agent's functions, compiled; refuses impure functions and recompilation."""
-
-    def __init__(self, name: str, function: Callable[..., Any]):
-        """Wraps a function, or `jax.vmap` of it, that has this name in the contract."""
-        self.name, self._function, self._traces = name, function, 0
-        self._jitted = jax.jit(self._traced)
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Calls the function.
-
-        Raises:
-          ValueError: the function is not pure, or it was compiled for a second time.
-        """
-        first = not self._traces
-        if first and self._program(self._jitted, arguments) != self._program(
-            # A new function: JAX remembers the trace of the other one.
-            jax.jit(lambda *arguments: self._function(*arguments)),
-            arguments,
-        ):
-            raise self._impure("two traces of it differ")
-        outputs = self._jitted(*arguments)
-        if first and not _equal(outputs, self._jitted(*arguments)):
-            raise self._impure("two calls with the same arguments give different results")
-        if self._traces > 1:
-            raise ValueError(
-                f"Agent.{self.name} must be compiled once, but was compiled again: its arguments "
-                "must keep their shapes, dtypes and weak types, also when restored from a snapshot."
-            )
-        return outputs
-
-    def _traced(self, *arguments: Any) -> Any:
-        self._traces += 1
-        return self._function(*arguments)
-
-    def _program(self, jitted: Any, arguments: tuple[Any, ...]) -> tuple[str, list[Any]]:
-        """What a function computes: its program, and the constants in it."""
-        program = jitted.trace(*arguments).jaxpr
-        text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))  # addresses of Python objects
-        return text, [np.asarray(without_keys(jnp.asarray(x))).tobytes() for x in program.consts]
-
-    def _impure(self, evidence: str) -> ValueError:
-        return ValueError(f"Agent.{self.name} must be pure: {evidence}.")
-
-
-class _RandomData(NamedTuple):
-    """Random data of E environments, as actors see it and as a replay serves it."""
-
-    spec: EnvironmentSpec
-    sequence: SequenceSpec
-    num_envs: int
-    generator: np.random.Generator
-
-    def observations(self, number: int) -> np.ndarray:
-        """`[number, ...]`."""
-        spec, generator = self.spec.observations, self.generator
-        shape = (number, *spec.shape)
-        if np.issubdtype(spec.dtype, np.integer):
-            return generator.integers(256, size=shape).astype(spec.dtype)
-        values = generator.normal(size=shape)
-        if isinstance(spec, specs.BoundedArray):
-            values = np.clip(values, spec.minimum, spec.maximum)
-        return values.astype(spec.dtype)
-
-    def timesteps(self, terminates: bool) -> list[TimeStep]:
+    def make_timesteps(terminates: bool) -> list[TimeStep]:
         """Time steps `[E, ...]`; in every second environment an episode ends half-way."""
-        length = self.sequence.length
-        steps, end = max(length, _LEAST_STEPS), length // 2
-        kinds = np.full((steps, self.num_envs), StepType.MID, np.int32)
+        end = sequence.length // 2
+        kinds = np.full((max(sequence.length, _LEAST_STEPS), num_envs), StepType.MID, np.int32)
+        ends = np.arange(num_envs) % 2 == terminates
         kinds[0] = StepType.FIRST
-        ends = np.arange(self.num_envs) % 2 == terminates
         kinds[end, ends] = StepType.LAST
         kinds[end + 1 : end + 2, ends] = StepType.FIRST
-        first, last = kinds == StepType.FIRST, kinds == StepType.LAST
-        reward = (self.generator.normal(size=kinds.shape) * ~first).astype(np.float32)
-        discount = np.where(last & terminates, 0.0, 1.0).astype(np.float32)
-        return [
-            TimeStep(kinds[t], reward[t], discount[t], self.observations(self.num_envs))
-            for t in range(steps)
-        ]
+        reward = generator.normal(size=kinds.shape) * (kinds != StepType.FIRST)
+        discount = np.where((kinds == StepType.LAST) & terminates, 0.0, 1.0)
+        shape = (*kinds.shape, *seen.shape)
+        is_integer = np.issubdtype(seen.dtype, np.integer)
+        values = generator.integers(256, size=shape) if is_integer else generator.normal(size=shape)
+        if isinstance(seen, specs.BoundedArray):
+            values = np.clip(values, seen.minimum, seen.maximum)
+        numbers = reward.astype(np.float32), discount.astype(np.float32)
+        together = TimeStep(kinds, *numbers, values.astype(seen.dtype))
+        return [jax.tree.map(lambda x, t=t: x[t], together) for t in range(len(kinds))]
 
-    def sample(self, rows: list[Row]) -> Sample:
-        """One sequence `[T + 1, ...]` of each environment."""
-        together: Row = jax.tree.map(lambda *x: np.stack(x, axis=1), *rows)
-        # The same frame as often as one is seen at once: the values do not matter.
-        frames = [together.observation] * self.sequence.frame_stack
-        if len(frames) > 1:
-            together = together._replace(observation=np.concatenate(frames, axis=-1))
-        mask = np.ones(together.is_last.shape, bool)
-        if not self.sequence.crosses_episodes:
-            mask = np.cumsum(together.is_last, axis=1) - together.is_last == 0
-            for values in jax.tree.leaves(together):
-                values[~mask] = 0
-        first = {
-            name: jax.tree.map(lambda x: x[:, 0], together.extras[name])
-            for name in self.sequence.first_row_extras
-        }
-        weights = self.generator.uniform(0.1, 1.0, len(mask)).astype(np.float32)
-        return Sample(together._replace(extras={**together.extras, **first}), weights, mask)
-
-    def other_actions(self, action: np.ndarray) -> np.ndarray:
-        """Legal actions that are not the given ones."""
-        spec = self.spec.actions
-        if isinstance(spec, specs.DiscreteArray):
-            return (action + 1) % spec.num_values
-        low, high = (np.clip(bound, -1.0, 1.0) for bound in (spec.minimum, spec.maximum))
-        return self.generator.uniform(low, high, action.shape)
-
-    def with_other_padding(self, sample: Sample) -> dict[str, Sample]:
-        """The sample with other values where they have no meaning, by what was replaced."""
-        rows, padding = sample.rows, ~sample.mask
-        actions = self.other_actions(rows.action)
-
-        def noise(old: np.ndarray) -> np.ndarray:
-            if not np.issubdtype(old.dtype, np.floating):
-                return old
-            return _replaced(old, self.generator.uniform(0.1, 1.0, old.shape), padding)
-
-        seen = self.observations(padding.size)
-        if seen.ndim > 1:
-            seen = np.concatenate([seen] * self.sequence.frame_stack, axis=-1)
-        seen = seen.reshape(rows.observation.shape)
-        extras = {
-            name: x if name in self.sequence.first_row_extras else jax.tree.map(noise, x)
-            for name, x in rows.extras.items()
-        }
-        others = rows._replace(
-            observation=_replaced(rows.observation, seen, padding),
-            reward=noise(rows.reward),
-            discount=noise(rows.discount),
-            action=_replaced(rows.action, actions, padding),
-            extras=extras,
-        )
-        ended = rows._replace(action=_replaced(rows.action, actions, rows.is_last & sample.mask))
-        changed = {
-            "the action of an episode's last row: mask the step after it": ended,
-            "rows behind Sample.mask, which are padding": others,
-        }
-        return {what: sample._replace(rows=rows) for what, rows in changed.items()}
-
-
-def _replaced(old: np.ndarray, new: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """The new values `[B, T + 1, ...]` where a condition `[B, T + 1]` holds, else the old ones."""
-    where = where.reshape(*where.shape, *(1,) * (old.ndim - where.ndim))
-    return np.where(where, new, old).astype(old.dtype)
-
-
-def _rollouts(act: _Compiled, params: Any, state: Any, data: _RandomData) -> list[Sample]:
-    """Two rollouts in E environments: in the first, episodes terminate; in the second they do not.
-
-    Returns:
-      A batch of sequences from each.
-    """
-    low, high = data.spec.actions.minimum, data.spec.actions.maximum
-    samples = []
-    for terminates in (True, False):
-        rows = []
-        for step, timestep in enumerate(data.timesteps(terminates)):
+    def play(name: str, state: Any, timesteps: list[TimeStep]) -> tuple[Row, Any]:
+        """The first sequence `[E, T + 1, ...]`, and the last state."""
+        act, rows = acting[name], []
+        low, high = actions.minimum, actions.maximum
+        for step, timestep in enumerate(timesteps):
             decision: Decision = act(params, state, timestep)
             action, extras = jax.tree.map(np.asarray, (decision.action, decision.extras))
             wrong = ~((action >= low) & (action <= high))  # NaN is wrong too
             if wrong.any():
                 raise ValueError(
-                    f"Agent.{act.name}: the action must be within {low} and {high}, got "
+                    f"Agent.{name}: the action must be within {low} and {high}, got "
                     f"{action[wrong][0]} at time step {step}."
                 )
             rows.append(rows_of(timestep, action, extras))
-            restored = act(params, _restored(state), timestep)
-            if step == 0 and not _equal(restored, decision):
-                raise ValueError(
-                    f"Agent.{act.name} gives other results with a restored actor state."
-                )
+            if step == 0 and not _equal(act(params, _restored(state), timestep), decision):
+                raise ValueError(f"Agent.{name} gives other results with a restored actor state.")
             state = decision.state
-        samples.append(data.sample(rows[: data.sequence.length]))
-    return samples
+        return jax.tree.map(lambda *x: np.stack(x, axis=1), *rows[: sequence.length]), state
 
+    def serve(rows: Row, padding: Row) -> Sample:
+        """As a replay serves sequences: behind the mask are rows of `padding`."""
+        mask = np.cumsum(rows.is_last, axis=1) - rows.is_last == 0
+        mask |= sequence.crosses_episodes
+        rows = jax.tree.map(lambda x, other: _where(mask, x, other), rows, padding)
+        # The same frame as often as one is seen at once: the values do not matter.
+        frames = np.concatenate([rows.observation] * sequence.frame_stack, axis=-1)
+        first = {
+            name: jax.tree.map(lambda x: x[:, 0], rows.extras[name])
+            for name in sequence.first_row_extras
+        }
+        rows = rows._replace(observation=frames, extras={**rows.extras, **first})
+        return Sample(rows, np.linspace(0.1, 1.0, num_envs, dtype=np.float32), mask)
 
-def _learn(agent: Agent, learner: Any, samples: list[Sample], data: _RandomData) -> None:
-    """Updates with the mean of two batches' gradients, some of them from a restored state."""
-    gradients, apply = _Compiled("gradients", agent.gradients), _Compiled("apply", agent.apply)
+    def other_actions(action: np.ndarray) -> np.ndarray:
+        """Legal ones."""
+        if isinstance(actions, specs.DiscreteArray):
+            return (action + 1) % actions.num_values
+        low, high = (np.clip(bound, -1.0, 1.0) for bound in (actions.minimum, actions.maximum))
+        return generator.uniform(low, high, action.shape)
+
+    learner = _compiled("init", agent.init)(jax.random.key(seed))
+    params = _compiled("acting_params", agent.acting_params)(learner)
+    begin = _compiled(
+        "begin", lambda keys, ids: jax.vmap(agent.begin, (0, 0, None))(keys, ids, num_envs)
+    )
+    acting = {
+        name: _compiled(name, jax.vmap(getattr(agent, name), (None, 0, 0)))
+        for name in ("exploit", "explore")
+    }
+    for name in acting:
+        keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), num_envs)
+        start = begin(keys, np.arange(num_envs, dtype=np.int32))
+        terminated, after = play(name, start, make_timesteps(terminates=True))
+        truncated, _ = play(name, after, make_timesteps(terminates=False))
+
+    zeros = jax.tree.map(np.zeros_like, terminated)
+    samples = [serve(rows, zeros) for rows in (terminated, truncated)]
+    gradients, apply = _compiled("gradients", agent.gradients), _compiled("apply", agent.apply)
     mean = jax.jit(functools.partial(jax.tree.map, lambda x, y: (x + y) / 2))
     for _ in range(_UPDATES):
         found = [gradients(learner, sample) for sample in samples]
@@ -442,23 +328,70 @@ def _learn(agent: Agent, learner: Any, samples: list[Sample], data: _RandomData)
         if not _equal(gradients(restored, samples[0]), found[0]):
             raise ValueError("Agent.gradients gives other results with a restored learner state.")
         learner = apply(restored, mean(*(each for each, _ in found)))
-    for sample in samples:
-        grads, update = gradients(learner, sample)
-        for what, other in data.with_other_padding(sample).items():
-            changed, after = gradients(learner, other)
-            if not _same_values((grads, update.priorities), (changed, after.priorities)):
+    # Where an episode of one rollout ends, that of the other goes on.
+    for rows, goes_on in ((terminated, truncated), (truncated, terminated)):
+        action = _where(rows.is_last, other_actions(rows.action), rows.action)
+        changes = {
+            "the action of an episode's last row: mask the step after it": serve(
+                rows._replace(action=action), zeros
+            ),
+            "rows behind Sample.mask, which are padding": serve(rows, goes_on),
+        }
+        grads, update = gradients(learner, serve(rows, zeros))
+        for what, sample in changes.items():
+            changed, after = gradients(learner, sample)
+            pairs = (grads, update.priorities), (changed, after.priorities)
+            if not all(jax.tree.leaves(jax.tree.map(np.array_equal, *pairs))):  # 0 equals -0
                 raise ValueError(f"Agent.gradients must not depend on {what}.")
+
+
+def _compiled(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of this name, or `jax.vmap` of it: refused if impure or compiled again."""
+    traces = 0
+
+    def traced(*arguments: Any) -> Any:
+        nonlocal traces
+        traces += 1
+        return function(*arguments)
+
+    jitted = jax.jit(traced)
+
+    def call(*arguments: Any) -> Any:
+        first, impure = not traces, f"Agent.{name} must be pure: two "
+        # A new function: JAX remembers the trace of the other one.
+        again = jax.jit(lambda *arguments: function(*arguments))
+        if first and _program(jitted, arguments) != _program(again, arguments):
+            raise ValueError(f"{impure}traces of it differ.")
+        outputs = jitted(*arguments)
+        if first and not _equal(outputs, jitted(*arguments)):
+            raise ValueError(f"{impure}calls with the same arguments give different results.")
+        if traces > 1:
+            raise ValueError(
+                f"Agent.{name} must be compiled once, but was compiled again: its arguments must "
+                "keep their shapes, dtypes and weak types, also when restored from a snapshot."
+            )
+        return outputs
+
+    return call
+
+
+def _program(jitted: Any, arguments: tuple[Any, ...]) -> tuple[str, list[Any]]:
+    """What a function computes: its program, and the constants in it."""
+    program = jitted.trace(*arguments).jaxpr
+    text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))  # addresses of Python objects
+    return text, [np.asarray(without_keys(jnp.asarray(x))).tobytes() for x in program.consts]
+
+
+def _where(condition: np.ndarray, x: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """`np.where` of a condition `[E, T + 1]` and arrays `[E, T + 1, ...]` of one type."""
+    condition = condition.reshape(*condition.shape, *(1,) * (other.ndim - condition.ndim))
+    return np.where(condition, x, other).astype(other.dtype)
 
 
 def _restored(state: Any) -> Any:
     """A state after the way through a snapshot: every leaf becomes a NumPy array and comes back."""
     arrays = jax.tree.map(lambda x: jnp.array(np.asarray(x)), without_keys(state))
     return with_keys(state, arrays)
-
-
-def _same_values(one: Any, other: Any) -> bool:
-    """Whether all numbers are equal; 0 equals -0."""
-    return all(jax.tree.leaves(jax.tree.map(np.array_equal, one, other)))
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -27,13 +27,7 @@ from .base import (
 
 
 class AveragedLearnerState(NamedTuple):
-    """State of a learner that averages.
-
-    Attributes:
-      average: of the acting parameters or a part of them; before the first update their value.
-      num_updates: int32 `[]`.
-      learner: the state of the agent without an average.
-    """
+    """The average, before the first update the initial parameters; and the agent's own state."""
 
     average: Any
     num_updates: jax.Array

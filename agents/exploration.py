@@ -16,13 +16,8 @@ def epsilon_greedy(
     mu depends on the action alone, not on the draw that chose it: 1 - epsilon (A - 1) / A for the
     greedy action, epsilon / A for any other one. Off-policy corrections need this mu.
 
-    Args:
-      key: PRNG key.
-      values: `[A]`. The first of equal values is greedy.
-      epsilon: `[]`, in [0, 1].
-
     Returns:
-      The action, int32 `[]`, and mu, its probability, `[]`.
+      The action, int32 `[]`, and mu, its probability, `[]`, of values `[A]`.
     """
     coin_key, action_key = jax.random.split(key)
     greedy = jnp.argmax(values).astype(jnp.int32)
@@ -32,15 +27,7 @@ def epsilon_greedy(
 
 
 def epsilon_greedy_probabilities(values: jax.Array, epsilon: jax.Array | float) -> jax.Array:
-    """The distribution that `epsilon_greedy` draws from.
-
-    Args:
-      values: `[..., A]`. The first of equal values is greedy.
-      epsilon: broadcasts to `[..., A]`, in [0, 1].
-
-    Returns:
-      Probabilities, `[..., A]`.
-    """
+    """The distribution `[..., A]` of `epsilon_greedy`; the first of equal values is greedy."""
     num_actions = values.shape[-1]
     greedy = jax.nn.one_hot(jnp.argmax(values, axis=-1), num_actions)
     return (1.0 - epsilon) * greedy + epsilon / num_actions
@@ -53,15 +40,6 @@ def epsilon_of_actor(
 
     Ape-X (Horgan et al. 2018), section 4.1; also in R2D2 and Agent57. A single actor gets the
     exponent in the middle of the range, 1 + exponent / 2 (our choice: the formula divides by 0).
-
-    Args:
-      actor_id: `[]`, l in 0 .. L - 1.
-      num_actors: L >= 1.
-      base: in (0, 1]; 0.4 in the papers.
-      exponent: >= 0; 7 in Ape-X and R2D2.
-
-    Returns:
-      float32 `[]`.
     """
     share = 0.5 if num_actors == 1 else actor_id / (num_actors - 1)
     return jnp.asarray(base ** (1.0 + exponent * share), jnp.float32)

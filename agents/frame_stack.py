@@ -18,12 +18,7 @@ from .base import ActingFunction, ActorState, Agent, Decision, MakeAgent, Params
 
 
 class FrameStackState(NamedTuple):
-    """State of an actor that sees k frames.
-
-    Attributes:
-      frames: `[k - 1, ...]`, the observations before the next one, oldest first.
-      actor: the state of the agent for stacks.
-    """
+    """The observations before the next one `[k - 1, ...]`, oldest first; the agent's state."""
 
     frames: jax.Array
     actor: ActorState

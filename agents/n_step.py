@@ -31,15 +31,11 @@ class NStepTransitions(NamedTuple):
 
 
 def n_step_transitions(sample: Sample, discount: float) -> NStepTransitions:
-    """N-step transitions of sequences that do not cross episodes (D4PG, section 3).
+    """N-step transitions of sequences `[B, N + 1, ...]` of one episode each (D4PG, section 3).
 
     A sequence that meets the end of its episode is shorter than N: after a termination nothing is
-    bootstrapped; after a truncation the last observation of the episode is bootstrapped from.
-
-    Args:
-      sample: sequences `[B, N + 1, ...]` with `SequenceSpec.crosses_episodes` False. The first row
-        is not a last row.
-      discount: gamma, in [0, 1].
+    bootstrapped; after a truncation the last observation of the episode is bootstrapped from. The
+    first row must not be a last row.
     """
     rows, mask = sample.rows, sample.mask
     # Padding adds no reward and does not discount the bootstrap.

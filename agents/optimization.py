@@ -19,19 +19,13 @@ def descend(
 
 
 def gradient_metrics(gradients: Any, prefix: str = "") -> dict[str, jax.Array]:
-    """Metrics of a loss's gradients.
+    """Metrics of a loss's gradients, float32 `[]` each.
 
     * `gradient_norm`: their Euclidean norm, before any clipping.
-    * `dead_units`: share of the entries of biases (arrays of rank 1) whose gradient is exactly 0.
-      A unit with a ReLU is one of them if it was off for all of the batch. Units of other layers
-      hardly ever are, but those that the batch does not use: values of actions that it lacks.
-
-    Args:
-      gradients: a pytree of float arrays.
-      prefix: of the metrics' names.
-
-    Returns:
-      float32 `[]` each; `dead_units` is 0 where there is no bias.
+    * `dead_units`: share of the entries of biases (arrays of rank 1) whose gradient is exactly 0; 0
+      without biases. A unit with a ReLU is one of them if it was off for all of the batch. Units of
+      other layers hardly ever are, but those that the batch does not use: values of actions that
+      it lacks.
     """
     biases = [leaf for leaf in jax.tree.leaves(gradients) if leaf.ndim == 1]
     dead = sum((jnp.sum(leaf == 0) for leaf in biases), start=jnp.zeros((), int))

@@ -36,12 +36,7 @@ LARGEST_MASS = 0.05  # outside of each end of a support
 
 
 class ScaledLearnerState(NamedTuple):
-    """State of a learner that scales rewards.
-
-    Attributes:
-      largest: float32 `[]`, the largest absolute discounted sum so far; 0 before the first reward.
-      learner: the state of the agent for scaled rewards.
-    """
+    """The largest absolute discounted sum `[]` so far, 0 at first, and the agent's own state."""
 
     largest: jax.Array
     learner: Any
@@ -55,13 +50,7 @@ class ScaledGradients(NamedTuple):
 
 
 class EpisodeSums(NamedTuple):
-    """Discounted sums of an episode so far.
-
-    Attributes:
-      newest: float32 `[]`, S_t.
-      largest: float32 `[]`, the largest |S|.
-      steps: int32 `[]`, transitions.
-    """
+    """Of an episode so far: newest S_t, largest |S|, number of transitions, `[]` each."""
 
     newest: jax.Array
     largest: jax.Array
@@ -69,12 +58,7 @@ class EpisodeSums(NamedTuple):
 
 
 class ScaledActorState(NamedTuple):
-    """State of an actor that accumulates rewards.
-
-    Attributes:
-      sums: of the episode, up to the time step before.
-      actor: the state of the agent for scaled rewards.
-    """
+    """The episode's sums up to the time step before, and the agent's own state."""
 
     sums: EpisodeSums
     actor: Any
@@ -86,11 +70,9 @@ def _no_sums() -> EpisodeSums:
 
 @wraps_agents
 def scales_rewards(agent: Agent, config: Any) -> Agent:
-    """Decorates `make_agent(environment_spec, config, ...)`.
+    """Decorates `make_agent`: where the config has `scale_rewards`, samples have scaled rewards.
 
-    The config has a bool `scale_rewards` and a `discount`. Where `scale_rewards` is True, the agent
-    is given samples whose rewards are divided by the largest return, and its metrics include
-    `reward_scale`, the divisor.
+    The metrics then include the divisor, `reward_scale`.
     """
     return _scaling(agent, config.discount) if config.scale_rewards else agent
 
@@ -98,16 +80,9 @@ def scales_rewards(agent: Agent, config: Any) -> Agent:
 def accumulate(
     before: EpisodeSums, timestep: TimeStep, discount: float
 ) -> tuple[EpisodeSums, jax.Array]:
-    """Accumulates the rewards of one time step.
+    """The sums at t, given those at t - 1 (ignored on a first step), and what t contributes.
 
-    Args:
-      before: sums at t - 1; ignored on a first step.
-      timestep: at t.
-      discount: gamma, in [0, 1].
-
-    Returns:
-      The sums at t; and what t contributes to the scale, float32 `[]`: S_t, or more where a time
-      limit cuts off.
+    The contribution to the scale, float32 `[]`, is S_t, or more where a time limit cuts off.
     """
     is_first = timestep.step_type == StepType.FIRST
     newest = discount * before.newest + timestep.reward
@@ -178,14 +153,10 @@ def _scaling(agent: Agent, discount: float) -> Agent:
 
 
 def advise_on_support(config: Any, metrics: Mapping[str, float]) -> str | None:
-    """A sentence if much of the targets is clipped at an end of the support: `AgentEntry.advice`.
+    """`AgentEntry.advice`: names the end of the support outside of which much of the targets is.
 
-    Args:
-      config: with `vmin`, `vmax` and `scale_rewards`.
-      metrics: means over some updates. `clipped_below_vmin` and `clipped_above_vmax` are read.
-
-    Returns:
-      What is wrong and what to set; None if at most 5 % of the mass is outside of each end.
+    None if at most 5 % of the mass, by `clipped_below_vmin` and `clipped_above_vmax`, is outside of
+    each end.
     """
     ends = {"below vmin": config.vmin, "above vmax": config.vmax}
     mass, where = max((metrics.get(f"clipped_{w.replace(' ', '_')}", 0.0), w) for w in ends)

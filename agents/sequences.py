@@ -17,8 +17,7 @@ _LARGEST = 1e30  # sums of these, and the inverse of one, are normal numbers of 
 def valid_steps(rows: Row, mask: jax.Array) -> jax.Array:
     """The steps of which losses are made: bool `[..., T]`.
 
-    The destination is no padding, and the source is no last row: the step from an episode's last
-    row to the next episode's first row has no action.
+    The step from an episode's last row to the next episode's first row has no action.
     """
     return mask[..., 1:] & ~rows.is_last[..., :-1]
 
@@ -33,37 +32,23 @@ def acted(rows: Row, mask: jax.Array) -> jax.Array:
 
 
 def rewards(rows: Row, max_abs_reward: float | None = None) -> jax.Array:
-    """r_t of each step, which arrived at its destination: float32 `[..., T]`.
-
-    They are clipped to +- `max_abs_reward`; None clips none.
-    """
+    """r_t of each step `[..., T]`, which arrived at its destination, perhaps clipped."""
     r_t = rows.reward[..., 1:]
     return r_t if max_abs_reward is None else jnp.clip(r_t, -max_abs_reward, max_abs_reward)
 
 
 def discounts(rows: Row, discount: float | jax.Array) -> jax.Array:
-    """discount_t of each step, which arrived at its destination: float32 `[..., T]`.
-
-    0 on termination; `discount` is gamma, in [0, 1].
-    """
+    """discount_t of each step `[..., T]`: `discount` (gamma), or 0 on termination."""
     return discount * rows.discount[..., 1:]
 
 
 def taken(values: jax.Array, actions: jax.Array) -> jax.Array:
-    """The entries of the actions taken, `[T, ...]`.
-
-    Args:
-      values: `[T, A, ...]`.
-      actions: int32 `[T]`, in 0 .. A - 1; not checked, others are clipped to this range.
-    """
+    """The entries `[T, ...]` of `[T, A, ...]` of the actions taken `[T]`, not checked."""
     return jax.vmap(lambda values, action: values[action])(values, actions)
 
 
 def masked_mean(x: jax.Array, valid: jax.Array, axis: int | None = None) -> jax.Array:
-    """The mean of the valid entries of an axis, or of all; 0 where there is none.
-
-    `x` is a float array, `valid` bool of its shape. Invalid entries may be NaN.
-    """
+    """The mean of the valid entries of an axis, or of all; 0 of none. Others may be NaN."""
     return jnp.sum(jnp.where(valid, x, 0.0), axis) / jnp.maximum(jnp.sum(valid, axis), 1)
 
 
@@ -76,13 +61,8 @@ def off_policyness(ratios: jax.Array, acted: jax.Array) -> dict[str, jax.Array]:
     * `effective_sample_share`: (sum rho)^2 / (n sum rho^2) of n steps, in [1/n, 1]; 1 if all ratios
       are equal (the effective sample size of Kish 1965, divided by n).
 
-    Args:
-      ratios: `[...]`, rho >= 0, larger ones than 1e30 count as that; entries where no action was
-        taken mean nothing, and may be NaN.
-      acted: bool `[...]`, where an action was taken.
-
-    Returns:
-      float32 `[]` each; 0 where no action was taken. No gradient flows through them.
+    Ratios above 1e30 count as that; those where no action was taken may be NaN. All metrics are 0
+    if there is no action. No gradient flows through them.
     """
     ratios = jnp.minimum(jax.lax.stop_gradient(jnp.where(acted, ratios, 0.0)), _LARGEST)
     # Divided by the largest, no square overflows.

@@ -32,13 +32,7 @@ def init(window: int) -> BanditState:
 
 
 def update(state: BanditState, arm: jax.Array, return_: jax.Array) -> BanditState:
-    """Adds a pull; replaces the oldest one if the window is full.
-
-    Args:
-      state: before the pull.
-      arm: `[]`, in 0 .. N - 1.
-      return_: `[]`, the episode's undiscounted extrinsic return.
-    """
+    """Adds a pull with its return `[]`; replaces the oldest one if the window is full."""
     slot = state.num_pulls % state.arms.shape[0]
     return BanditState(
         state.arms.at[slot].set(arm.astype(jnp.int32)),
@@ -48,11 +42,7 @@ def update(state: BanditState, arm: jax.Array, return_: jax.Array) -> BanditStat
 
 
 def statistics(state: BanditState, num_arms: int) -> tuple[jax.Array, jax.Array]:
-    """Number of pulls and mean return of each of N arms within the window.
-
-    Returns:
-      Counts N_k(a, tau), float32 `[N]`, and means mu_k(a, tau), `[N]`, 0 where the count is 0.
-    """
+    """Counts N_k(a, tau) and mean returns mu_k(a, tau) of the arms, `[N]`; 0 without a pull."""
     filled = jnp.arange(state.arms.shape[0]) < state.num_pulls
     pulled = (state.arms[:, None] == jnp.arange(num_arms)) & filled[:, None]
     counts = jnp.sum(pulled, axis=0, dtype=jnp.float32)
@@ -69,23 +59,12 @@ def choose(
     epsilon: float,
     first: jax.Array | int = 0,
 ) -> jax.Array:
-    """The next arm: each arm once; then the largest upper confidence bound, or a uniform draw.
+    """The next arm, int32 `[]`: each arm once; then the largest upper confidence bound, or uniform.
 
     With probability 1 - epsilon the arm is argmax_a mu(a, tau) + bonus sqrt(1 / N(a, tau)), without
     a logarithm; ties are resolved to the first arm. An arm without a pull in the window has an
-    infinite bound.
-
-    Args:
-      key: PRNG key.
-      state: the pulls so far.
-      num_arms: N.
-      bonus: beta_UCB >= 0.
-      epsilon: epsilon_UCB in [0, 1].
-      first: int32 `[]`, >= 0: modulo N, the arm of the first pull; the others follow in turn. 0 in
-        the paper.
-
-    Returns:
-      An arm, int32 `[]`.
+    infinite bound. The first pulls are of the arms `first` (0 in the paper), `first` + 1 ... modulo
+    N.
     """
     coin_key, arm_key = jax.random.split(key)
     counts, means = statistics(state, num_arms)
@@ -99,23 +78,13 @@ def choose(
 
 
 def best(state: BanditState, num_arms: int) -> jax.Array:
-    """The arm with the largest mean return within the window, int32 `[]`.
-
-    0, which has no intrinsic reward, before the first pull.
-    """
+    """The arm with the largest mean return in the window, int32 `[]`; 0 before the first pull."""
     counts, means = statistics(state, num_arms)
     return jnp.argmax(jnp.where(counts > 0, means, -jnp.inf)).astype(jnp.int32)
 
 
 def best_of_all(states: BanditState) -> jax.Array:
-    """The arm with the largest mean return over the windows of several bandits together.
-
-    Args:
-      states: `[E, ...]`, E bandits with windows of W >= N pulls.
-
-    Returns:
-      int32 `[]`; 0 before the first pull.
-    """
+    """The best arm over the windows of E bandits together, W >= N; 0 before the first pull."""
     window = states.arms.shape[1]
     filled = jnp.arange(window) < states.num_pulls[:, None]
     counts, totals = (

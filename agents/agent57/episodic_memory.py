@@ -48,19 +48,11 @@ def empty(state: MemoryState, where: jax.Array) -> MemoryState:
 
 
 def nearest_distances(state: MemoryState, embedding: jax.Array, k: int) -> jax.Array:
-    """Squared Euclidean distances to the k nearest entries, the newest excluded.
+    """Squared Euclidean distances `[k]` to the nearest entries without the newest, the query.
 
-    Computed from differences: |x|^2 - 2 x y + |y|^2 loses precision for near entries, and is no
-    faster. Only slots that are filled are read, in blocks: a short episode in a large memory costs
-    what it does in a small one.
-
-    Args:
-      state: the memory; its newest entry is the queried state.
-      embedding: `[D]`.
-      k: >= 1, at most C.
-
-    Returns:
-      `[k]`, increasing, >= 0; infinite where there are fewer entries.
+    Increasing; infinite where there are fewer entries. Computed from differences:
+    |x|^2 - 2 x y + |y|^2 loses precision for near entries, and is no faster. Only slots that are
+    filled are read, in blocks: a short episode in a large memory costs what it does in a small one.
     """
     slots = state.entries.shape[0]
     block = min(_BLOCK, slots)
@@ -93,24 +85,15 @@ def bonus(
     pseudo_count: float,
     max_similarity: float,
 ) -> tuple[jax.Array, MemoryState]:
-    """The episodic reward of a state, and the memory that includes it (NGU, algorithm 1).
+    """The episodic reward `[]` of a state, and the memory that includes it (NGU, algorithm 1).
 
     d_k are the squared distances to the k nearest and d_m their running mean, these included:
     d_n = max(d_k / d_m - xi, 0), K = eps / (d_n + eps), s = sqrt(sum K) + c. The reward is 1 / s,
     or 0 where s > s_m. With fewer than k entries it is 0 and the mean is unchanged (unspecified in
     the paper; our choice).
 
-    Args:
-      state: the memory of the earlier states.
-      embedding: `[D]`, f(x_t).
-      num_neighbours: k, in 1 .. C.
-      cluster_distance: xi >= 0.
-      kernel_epsilon: eps > 0.
-      pseudo_count: c > 0.
-      max_similarity: s_m > 0.
-
-    Returns:
-      r^episodic, float32 `[]`, >= 0, and the new memory.
+    `num_neighbours` is k, in 1 .. C; `cluster_distance` xi; `kernel_epsilon` eps > 0;
+    `pseudo_count` c > 0; `max_similarity` s_m > 0.
     """
     enough = state.size >= num_neighbours
     slot = state.size % state.entries.shape[0]

@@ -11,16 +11,9 @@ _PAPER_ARMS, _PAPER_BRANCH = 32, 7  # gamma_7 of 32 is where its sigmoid part en
 
 
 def intrinsic_weights(num_arms: int, largest: float) -> np.ndarray:
-    """beta_j, the share of the intrinsic value in each arm's behaviour (NGU, appendix A).
+    """beta_j, the share of the intrinsic value in each arm's behaviour (NGU, appendix A), `[N]`.
 
     0 for j = 0, beta for j = N - 1, and beta sigmoid(10 (2j - (N - 2)) / (N - 2)) between.
-
-    Args:
-      num_arms: N >= 2.
-      largest: beta >= 0.
-
-    Returns:
-      float32 `[N]`, increasing from 0 to beta.
     """
     betas = [0.0]
     for j in range(1, num_arms - 1):
@@ -30,21 +23,12 @@ def intrinsic_weights(num_arms: int, largest: float) -> np.ndarray:
 
 
 def agent57_discounts(num_arms: int, high: float, middle: float, low: float) -> np.ndarray:
-    """gamma_j, from far-sighted (j = 0) to short-sighted (j = N - 1) (Agent57, appendix A).
+    """gamma_j `[N]`, from far-sighted (j = 0) to short-sighted (j = N - 1) (Agent57, appendix A).
 
     `high` for j = 0; from there to `middle` at j = 7 by a sigmoid; from `middle` at j = 8 to `low`
     at j = 31 geometrically in 1 - gamma. As printed, the sigmoid part rises and then drops, and the
     geometric part leaves the range. Both are reversed here, so that gamma never rises. For N other
     than 32 the length of the sigmoid part is scaled with N (our choice).
-
-    Args:
-      num_arms: N >= 2.
-      high: gamma_0, in [middle, 1).
-      middle: where the parts meet, in [low, high].
-      low: gamma_{N-1} (for N > 2), in [0, middle].
-
-    Returns:
-      float32 `[N]`, not increasing.
     """
     branch = max(1, _PAPER_BRANCH * num_arms // _PAPER_ARMS)
     discounts = [high]
@@ -58,16 +42,7 @@ def agent57_discounts(num_arms: int, high: float, middle: float, low: float) -> 
 
 
 def ngu_discounts(num_arms: int, high: float, low: float) -> np.ndarray:
-    """gamma_j of NGU (appendix A): from `high` to `low`, geometrically in 1 - gamma.
-
-    Args:
-      num_arms: N >= 2.
-      high: gamma_0, in [low, 1).
-      low: gamma_{N-1}.
-
-    Returns:
-      float32 `[N]`, not increasing.
-    """
+    """gamma_j `[N]` of NGU (appendix A): from `high` to `low`, geometrically in 1 - gamma."""
     return _geometric(np.linspace(0.0, 1.0, num_arms), high, low).astype(np.float32)
 
 

@@ -31,15 +31,7 @@ def init() -> Moments:
 
 
 def distillation_error(prediction: jax.Array, target: jax.Array) -> jax.Array:
-    """err(x) = || g_hat(x) - g(x) ||^2 (NGU, section 2.2).
-
-    Args:
-      prediction: `[..., D]`, g_hat(x).
-      target: `[..., D]`, g(x), the random network's; takes no gradient.
-
-    Returns:
-      `[...]`, >= 0.
-    """
+    """err(x) = || g_hat(x) - g(x) ||^2 `[...]` of `[..., D]` (NGU, 2.2); g(x) takes no gradient."""
     chex.assert_equal_shape([prediction, target])
     return jnp.sum(jnp.square(prediction - jax.lax.stop_gradient(target)), axis=-1)
 
@@ -51,16 +43,8 @@ def modulator(
 
     The n-th error has weight 1 / n in mu_e and sigma_e, and from n = W on 1 / W: both are
     cumulative over the first W errors, and forget exponentially afterwards. Errors of a predictor
-    that was never trained say nothing about novelty: they are not counted, so alpha is 1.
-
-    Args:
-      moments: of the earlier errors.
-      error: `[]`, err(x_t).
-      window: W >= 1.
-      is_trained: bool `[]`, whether the predictor has been updated.
-
-    Returns:
-      alpha_t, `[]`, 1 while all errors were equal, and the new moments.
+    that was never trained say nothing about novelty: they are not counted, so alpha is 1, as it is
+    while all errors were equal.
     """
     number = jnp.minimum(moments.number + 1, window)
     step = 1.0 / number
@@ -73,17 +57,10 @@ def modulator(
 
 
 def batch_modulators(errors: jax.Array, mask: jax.Array) -> jax.Array:
-    """Computes alpha = 1 + (err(x) - mu_e) / sigma_e over the errors of a batch (ours).
+    """Computes alpha = 1 + (err(x) - mu_e) / sigma_e over a batch of errors (ours).
 
     The batch is the learner's view of what has been seen lately, as an actor's newest errors are
-    the actor's.
-
-    Args:
-      errors: `[B, T + 1]`, err(x).
-      mask: bool `[B, T + 1]`, which errors count; at least one.
-
-    Returns:
-      `[B, T + 1]`: 1 where all errors are equal; meaningless where the mask is False.
+    the actor's. Only errors where the mask is True count, at least one; other results mean nothing.
     """
     chex.assert_equal_shape([errors, mask])
     mean = jnp.mean(errors, where=mask)
@@ -97,14 +74,5 @@ def _standardised(error: jax.Array, mean: jax.Array, deviation: jax.Array) -> ja
 
 
 def intrinsic_reward(episodic: jax.Array, alpha: jax.Array, max_modulator: float) -> jax.Array:
-    """r^i_t = r^episodic_t min(max(alpha_t, 1), L) (NGU, eq. 1).
-
-    Args:
-      episodic: `[...]`, >= 0.
-      alpha: `[...]`, the life-long modulator.
-      max_modulator: L >= 1.
-
-    Returns:
-      `[...]`.
-    """
+    """r^i_t = r^episodic_t min(max(alpha_t, 1), L), element by element (NGU, eq. 1)."""
     return episodic * jnp.clip(alpha, 1.0, max_modulator)

@@ -21,7 +21,6 @@ from linear_agents import (
     first_state,
     jitted,
     timestep,
-    tiny_agent57_networks,
 )
 from linear_agents import agent57_config as tiny
 
@@ -154,7 +153,7 @@ def test_metrics_tell_how_far_actions_are_from_the_target_policy():
 
 @pytest.mark.parametrize("burn_in", [0, 2])
 def test_burn_in_warms_the_memory_up_and_takes_no_gradient(burn_in):
-    agent = make_agent(SPEC, tiny(burn_in=burn_in, trace_length=T - burn_in))
+    agent = make_agent(SPEC, tiny(values="extrinsic", burn_in=burn_in, trace_length=T - burn_in))
     learner = jax.jit(agent.init)(jax.random.key(0))
     sample = as_sample(agent, *random_rows(0, 2))
 
@@ -312,33 +311,26 @@ def test_auxiliary_losses_are_those_of_the_last_transitions(frames):
 
     Embedding, classifier and predictor take gradients.
     """
-    networks = tiny_agent57_networks()
-    agent = make_agent(SPEC, tiny(auxiliary_frames=frames), networks=networks)
+    agent, networks = linear_agent(False, auxiliary_frames=frames)
     learner, (rows, mask) = agent.init(jax.random.key(0)), random_rows(3, 4, ends=(None, 3, 1, 0))
-    gradients, update = jax.jit(agent.gradients)(learner, as_sample(agent, rows, mask))
+    gradients, update = agent.gradients(learner, as_sample(agent, rows, mask))
     params = learner.auxiliary_params
     assert all(np.abs(flat(gradients.auxiliary[name])).max() > 1e-4 for name in params)
-    dynamics, distillation = np.zeros(4), np.zeros(4)
-    for number, (seen, actions, valid) in enumerate(
-        zip(rows["observation"], rows["action"], mask, strict=True)
-    ):
-        end = np.sum(valid)
-        chosen = np.arange(max(1, end - frames), end)
-        if not len(chosen):  # no transition, no loss
-            continue
-        before, after = (
-            networks.embedding.apply(params["embedding"], seen[t]) for t in (chosen - 1, chosen)
-        )
-        p = np.exp(double(networks.classifier.apply(params["classifier"], before, after)))
-        p = p[np.arange(len(chosen)), actions[chosen - 1]] / p.sum(axis=1)
-        dynamics[number] = -np.log(p).mean()
-        predicted, wanted = (
-            double(networks.novelty.apply(part, seen[chosen]))
-            for part in (params["predictor"], learner.random_params)
-        )
-        distillation[number] = np.square(predicted - wanted).sum(axis=1).mean()
-    np.testing.assert_allclose(update.metrics["embedding_loss"], dynamics.mean(), rtol=1e-4)
-    np.testing.assert_allclose(update.metrics["novelty_loss"], distillation.mean(), rtol=1e-4)
+    embed, classify, novel = (
+        jax.jit(each.apply) for each in (networks.embedding, networks.classifier, networks.novelty)
+    )
+    seen, size = rows["observation"].reshape(-1, D), TINY["agent57"]["embedding_size"]
+    f = np.asarray(embed(params["embedding"], seen)).reshape(4, T + 1, size)
+    pairs = f[:, :-1].reshape(-1, size), f[:, 1:].reshape(-1, size)
+    p = np.exp(double(classify(params["classifier"], *pairs))).reshape(4, T, A)
+    p = np.take_along_axis(p / p.sum(-1, keepdims=True), rows["action"][:, :-1, None], 2)[..., 0]
+    outputs = (double(novel(x, seen)) for x in (params["predictor"], learner.random_params))
+    errors = np.square(np.subtract(*outputs)).sum(1).reshape(4, T + 1)[:, 1:]
+    ends, after = mask.sum(1)[:, None], np.arange(1, T + 1)
+    chosen = (after < ends) & (after >= ends - frames)
+    for name, x in (("embedding_loss", -np.log(p)), ("novelty_loss", errors)):
+        means = np.where(chosen, x, 0).sum(1) / np.maximum(chosen.sum(1), 1)  # 0 of no transition
+        np.testing.assert_allclose(update.metrics[name], means.mean(), rtol=1e-4)
 
 
 OPTIMIZER = {

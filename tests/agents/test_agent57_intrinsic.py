@@ -114,10 +114,11 @@ def test_near_neighbours_of_large_embeddings_keep_their_distance():
 
 
 def test_too_similar_states_are_paid_nothing():
-    constants = {**CONSTANTS, "max_similarity": 3.0}
+    constants = {**CONSTANTS, "max_similarity": 3.0, "num_neighbours": 10}
+    bonus = jax.jit(functools.partial(episodic_memory.bonus, **constants))
     state = episodic_memory.init(30, 2)
     for _ in range(12):
-        reward, state = episodic_memory.bonus(state, jnp.ones(2), num_neighbours=10, **constants)
+        reward, state = bonus(state, jnp.ones(2))
     assert reward == 0
 
 
