@@ -82,19 +82,15 @@ class Resumable(Protocol):
     """
 
     def state(self) -> Any:
-        """The complete state, random numbers included, which need not be a copy.
+        """The complete state, random numbers included: plain data, which need not be a copy.
 
-        It consists of plain data; see `environments.plain_data`.
-
-        Raises:
-          ValueError: there is none, and why; a resumed run then begins new episodes.
+        A ValueError says why there is none; a resumed run then begins new episodes.
         """
 
     def restore(self, state: Any) -> None:
         """Restores the state of another environment, before or after the first reset.
 
-        Raises:
-          ValueError: this environment is not like the other one.
+        A ValueError refuses the state of an environment that is not like this one.
         """
 
 
@@ -154,11 +150,7 @@ class Sample(NamedTuple):
 
 
 def stacked_shape(shape: tuple[int, ...], frame_stack: int) -> tuple[int, ...]:
-    """The shape of `frame_stack` observations of a shape, put together along the last axis.
-
-    Raises:
-      ValueError: several observations without an axis.
-    """
+    """The shape of `frame_stack` observations of a shape, put together along the last axis."""
     if frame_stack == 1:
         return shape
     if not shape:
@@ -287,10 +279,6 @@ class ReplayConfig:
         return self.batch_size * self.updates_per_call
 
     def for_environments(self, num_envs: int) -> "ReplayConfig":
-        """The same config with its capacity counted over all of E >= 1 environments.
-
-        Raises:
-          ValueError: `min_rows` is larger than that capacity.
-        """
+        """The same config with its capacity counted over all of E >= 1 environments."""
         total = self.capacity * (num_envs if self.capacity_per_environment else 1)
         return dataclasses.replace(self, capacity=total, capacity_per_environment=False)

@@ -1,1 +1,1 @@
-"""What every folder may import: imports by name, bounds of fields, files, checksums, memory."""
+"""What every folder may import: imports by name, bounds of fields, files, this machine."""

@@ -11,12 +11,7 @@ from .sentences import reason
 
 
 def import_from(module: str, search_path: Path | None = None) -> ModuleType:
-    """Imports a module, with one directory importable; see `make_importable`.
-
-    Raises:
-      ValueError: the name is none of a module, there is no such module, or it raises on import;
-        the message gives the reason.
-    """
+    """Imports a module, with one directory importable; a ValueError says why it cannot be."""
     if not all(part.isidentifier() for part in module.split(".")):
         raise ValueError(
             f"{module!r} is not the name of a module: it must be names with dots between them, as "

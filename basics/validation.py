@@ -46,12 +46,16 @@ class Sizes:
 
     def __contains__(self, value: Any) -> bool:
         """Whether a value is such a tuple."""
-        return isinstance(value, tuple) and len(value) >= self.least and _are_sizes(value)
+        return isinstance(value, tuple) and len(value) >= self.least and all(map(_is_size, value))
 
     def __str__(self) -> str:
         """The bounds in words."""
         least = f", at least {self.least} of them" if self.least else ""
         return f"a tuple of integers >= 1{least}"
+
+
+def _is_size(value: Any) -> bool:
+    return value in Sizes() if isinstance(value, tuple) else type(value) is int and value >= 1
 
 
 class FieldType(NamedTuple):
@@ -81,12 +85,7 @@ def check_fields(config: Any) -> None:
       ValueError: names the class, the field, its value, and what is allowed.
     """
     for name, field_type in field_types(config.__class__).items():
-        _check(config, name, field_type)
-
-
-def check_field(config: Any, field: str, bounds: Range) -> None:
-    """`check_fields` of one field, with bounds that depend on other fields in place of its own."""
-    _check(config, field, field_types(config.__class__)[field]._replace(bounds=bounds))
+        check_field(config, name, field_type.bounds)
 
 
 def split_type(hint: Any) -> FieldType:
@@ -105,71 +104,38 @@ def split_type(hint: Any) -> FieldType:
     return FieldType(hint, None, hint is type(None))
 
 
-def _check(config: Any, name: str, field_type: FieldType) -> None:
-    value, (hint, _, optional) = getattr(config, name), field_type
-    if value is None and optional:
-        return
-    if _is_allowed(value, field_type):
-        object.__setattr__(config, name, _plain(value, _choices(hint)))
-        return
-    allowed = _allowed(field_type) + " or None" * optional
-    if hint is float and _is_number(value, float) and abs(value) > _LARGEST:
-        allowed = f"a number that float32 can hold, of at most {_LARGEST:.3g} in size"
-    raise ValueError(f"{type(config).__name__}.{name} must be {allowed}, got {value!r}.")
-
-
-def _is_allowed(value: Any, field_type: FieldType) -> bool:
-    hint, bounds, _ = field_type
+def check_field(config: Any, field: str, bounds: Range | Sizes | None) -> None:
+    """`check_fields` of one field, with bounds that depend on other fields in place of its own."""
+    hint, _, optional = field_types(config.__class__)[field]
+    given = getattr(config, field)
+    choices = get_args(hint) if get_origin(hint) is Literal else (True, False) * (hint is bool)
+    value = next((x for x in choices if given is x or given == x), _plain(given))
     if isinstance(bounds, Sizes):
-        return value in bounds
-    if hint is int or hint is float:
-        fits = hint is int or (_is_number(value, float) and abs(value) <= _LARGEST)
-        return fits and _is_number(value, hint) and value in (bounds or Range())
-    if hint is str:
-        return isinstance(value, str)
-    choices = _choices(hint)
-    return choices is None or any(value is choice or value == choice for choice in choices)
+        fits, allowed = value in bounds, str(bounds)
+    elif hint in (int, float):
+        is_number = type(value) in (int, hint)
+        fits = is_number and value in (bounds or Range())
+        fits = fits and (hint is int or abs(value) <= _LARGEST)
+        allowed = f"{'an integer' if hint is int else 'a number'} {bounds or ''}".strip()
+        if hint is float and is_number and _LARGEST < abs(value) < math.inf:
+            allowed = f"a number that float32 can hold, of at most {_LARGEST:.3g} in size"
+    elif hint is str:
+        fits, allowed = isinstance(value, str), "text"
+    else:
+        fits = not choices or any(value is choice for choice in choices)
+        allowed = f"one of {', '.join(map(str, choices))}"
+    if not fits and (given is not None or not optional):
+        allowed += " or None" * optional
+        raise ValueError(f"{type(config).__name__}.{field} must be {allowed}, got {given!r}.")
+    object.__setattr__(config, field, value)
 
 
-def _plain(value: Any, choices: tuple[Any, ...] | None) -> Any:
-    """An allowed value as JSON knows it: Python's numbers instead of NumPy's, choices as listed."""
-    if choices is not None:
-        return next(choice for choice in choices if value is choice or value == choice)
+def _plain(value: Any) -> Any:
+    """A value with Python's numbers, which JSON knows, instead of NumPy's."""
     if type(value) is tuple:
-        return tuple(_plain(part, None) for part in value)
+        return tuple(map(_plain, value))
     if isinstance(value, bool):
         return value
     if isinstance(value, numbers.Integral):
         return int(value)
     return float(value) if isinstance(value, numbers.Real) else value
-
-
-def _is_number(value: Any, kind: type) -> bool:
-    if isinstance(value, bool):
-        return False
-    if isinstance(value, numbers.Integral):
-        return True
-    return kind is float and isinstance(value, numbers.Real) and math.isfinite(value)
-
-
-def _are_sizes(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_are_sizes, value))
-    return _is_number(value, int) and value >= 1
-
-
-def _choices(hint: Any) -> tuple[Any, ...] | None:
-    if hint is bool:
-        return (True, False)
-    return get_args(hint) if get_origin(hint) is Literal else None
-
-
-def _allowed(field_type: FieldType) -> str:
-    """What a field takes, in words."""
-    hint, bounds, _ = field_type
-    if isinstance(bounds, Sizes):
-        return str(bounds)
-    words = {int: "an integer", float: "a number", str: "text"}
-    if hint in words:
-        return f"{words[hint]} {bounds or ''}".strip()
-    return f"one of {', '.join(map(str, _choices(hint) or ()))}"

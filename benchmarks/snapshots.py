@@ -18,7 +18,7 @@ import time
 import numpy as np
 import psutil
 
-from retrax.basics.checksums import check_manifest, write_manifest
+from retrax.basics.files import check_manifest, write_manifest
 from retrax.environments import make
 from retrax.training.learner import Snapshot
 from retrax.training.snapshots import Snapshots

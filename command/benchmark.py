@@ -14,8 +14,8 @@ import tyro
 
 from .. import __version__
 from ..agents.entry import find_agent
+from ..basics.files import replacing, write_json
 from ..basics.validation import Range
-from ..basics.writing import replacing, write_json
 from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
 from ..evaluation.statistics import normalised

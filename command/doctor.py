@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import __version__
-from ..basics.subprocess_probe import devices
+from ..basics.machine import devices
 
 _TIERS = ("core", "distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
 _MEND = {tier: f'pip install "retrax[{tier}]"' for tier in _TIERS}

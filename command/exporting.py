@@ -18,8 +18,8 @@ import numpy as np
 from dm_env import specs
 
 from .. import __version__
+from ..basics.files import write_json, writing
 from ..basics.prng_keys import with_keys, without_keys
-from ..basics.writing import write_json, writing
 from ..datatypes import EnvironmentSpec, TimeStep
 from ..evaluation.arguments import checked
 from ..training.run_config import write_config

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..basics.subprocess_probe import shared_programs
+from ..basics.machine import shared_programs
 from ..evaluation import read_metrics
 from ..evaluation.suites import Task, read_json
 from ..training.process import StopEvent, stop_on_signals

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agents.base import Agent, LearnerState, Params
-from ..basics.memory import check_memory
+from ..basics.machine import check_memory
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.observations import place
 from ..environments.pure import PureVector, leaves_of, with_leaves

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from ..basics.memory import check_memory
+from ..basics.machine import check_memory
 from ..datatypes import EnvironmentSpec
 from .arrival import enlarge
 from .pure import Stepped, Transition

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
+from ..basics.files import writing
 from ..basics.validation import Range
-from ..basics.writing import writing
 from ..training.run_config import seed_runs
 from . import statistics
 from .arguments import checked

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..agents.base import Agent
+from ..basics.files import write_json
 from ..basics.imports import import_from, make_importable
 from ..basics.validation import Range, check_fields
-from ..basics.writing import write_json
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed, write_config

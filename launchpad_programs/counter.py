@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..basics.checksums import read_sealed, sealed
-from ..basics.writing import write_json
+from ..basics.files import read_sealed, sealed, write_json
 from ..training.learner import Counters, MetricsAccumulator, Rate
 from ..training.process import FILE_ONLY
 from ..training.recorder import Recorder

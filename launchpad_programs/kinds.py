@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..basics.subprocess_probe import shared_programs
+from ..basics.machine import shared_programs
 from ..networks.torsos import is_image
 from ..training.run_config import RunConfig
 from .config import ProgramConfig

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..basics.checksums import check_sealed
+from ..basics.files import check_sealed
 from ..replay.local import LocalReplay
 from ..replay.node import ReplayNode
 from ..training.learner import Snapshot

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..basics.memory import check_memory
+from ..basics.machine import check_memory
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from .interface import Draw, ReplayStatus, Writer
 from .packing import PackedDraw, SequencePacking

@@ -31,8 +31,8 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # The most lines that each room may have: `cat` of its Python files. Whoever makes a room smaller
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
-    "root": 364,
-    "basics": 548,
+    "root": 352,
+    "basics": 493,
     "losses": 1327,
     "networks": 1538,
     "agents": 4623,
@@ -42,8 +42,8 @@ BUDGETS = {
     "device": 816,
     "evaluation": 1835,
     "command": 2255,
-    "launchpad_programs": 3609,
-    "tests": 31864,
+    "launchpad_programs": 3608,
+    "tests": 31860,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

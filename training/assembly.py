@@ -14,9 +14,8 @@ import numpy as np
 
 from ..agents.base import Agent
 from ..agents.conformance import check_agent_shapes
-from ..basics.memory import GB, check_memory
+from ..basics.machine import GB, check_memory, devices
 from ..basics.sentences import first_line, reason
-from ..basics.subprocess_probe import devices
 from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec, VectorEnvironment
 from ..environments.factory import as_vector
 from ..environments.failures import close_quietly, closing_quietly, one_sentence

@@ -23,8 +23,8 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from ..agents.base import ActorState, Params
+from ..basics.files import replacing, writing
 from ..basics.sentences import reason
-from ..basics.writing import replacing, writing
 from ..datatypes import EnvironmentSpec
 from ..replay.interface import RowStore
 from .learner import Counters

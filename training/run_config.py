@@ -21,9 +21,9 @@ import numpy as np
 
 from .. import environments
 from ..agents.entry import AgentEntry, find_agent
+from ..basics.files import write_json
 from ..basics.imports import import_from, make_importable
 from ..basics.validation import Range, check_fields
-from ..basics.writing import write_json
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from ..environments.pure import PureVector
 from ..environments.pure_factory import make_pure

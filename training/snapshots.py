@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from ..agents.base import ActorState, Params
-from ..basics.checksums import check_sealed, sealed
+from ..basics.files import check_sealed, sealed
 from ..basics.prng_keys import with_keys, without_keys
 from ..basics.sentences import first_line
 from ..environments.plain_data import pack, unpack

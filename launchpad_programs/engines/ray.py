@@ -22,7 +22,7 @@ import cloudpickle
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ...basics.writing import write_json
+from ...basics.files import write_json
 from ...replay.interface import PeerLost
 from ...training.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig

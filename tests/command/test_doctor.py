@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import retrax
-from retrax.basics import subprocess_probe
+from retrax.basics import machine
 from retrax.command import doctor
 
 TIERS = ("distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
@@ -143,8 +143,8 @@ def test_python_without_docstrings_is_named():
     ],
 )
 def test_jax_that_does_not_start(monkeypatch, program, seconds, detail):
-    monkeypatch.setattr(subprocess_probe, "_DEVICES", program)
-    monkeypatch.setattr(subprocess_probe, "SECONDS", seconds)
+    monkeypatch.setattr(machine, "_DEVICES", program)
+    monkeypatch.setattr(machine, "SECONDS", seconds)
     found = doctor.report()
     check = find(found, "JAX")
     assert (check.works, check.mend) == (False, "pip install --upgrade jax")

@@ -12,7 +12,7 @@ import pytest
 from program_configs import make_config, make_run, make_workers
 
 from retrax.agents.reactor import AGENT
-from retrax.basics.checksums import write_manifest
+from retrax.basics.files import write_manifest
 from retrax.launchpad_programs.config import read_options, write_program
 from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
 from retrax.launchpad_programs.launch import resumed

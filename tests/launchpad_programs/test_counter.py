@@ -11,7 +11,7 @@ from run_files import read_rows
 
 from retrax.agents import reactor
 from retrax.agents.entry import AgentEntry
-from retrax.basics.writing import write_json
+from retrax.basics.files import write_json
 from retrax.launchpad_programs import counter as counter_module
 from retrax.launchpad_programs.config import RESTARTS, STATUS, read_json
 from retrax.launchpad_programs.counter import Counter

@@ -9,7 +9,7 @@ import pytest
 from node_fakes import Clock
 from rich.console import Console
 
-from retrax.basics.writing import write_json
+from retrax.basics.files import write_json
 from retrax.launchpad_programs import launcher
 from retrax.launchpad_programs.config import STATUS as STATUS_FILE
 from retrax.launchpad_programs.launcher import StatusView, line, table

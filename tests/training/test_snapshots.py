@@ -15,7 +15,7 @@ from benchmark_modules import load
 from run_files import plain
 
 from retrax.basics import writing
-from retrax.basics.checksums import sealed
+from retrax.basics.files import sealed
 from retrax.environments.plain_data import pack
 from retrax.training.assembly import open_snapshots
 from retrax.training.learner import Snapshot

@@ -1,4 +1,4 @@
-"""Subprocesses: probes, whose crash, hang or high memory use does no harm; shared programs."""
+"""This machine's memory and devices, asked before they are taken; programs that processes share."""
 
 import json
 import os
@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
+
+GB = 1e9
 SECONDS = 120.0
 _DEVICES = """
 import json, jax
@@ -13,11 +16,28 @@ print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devi
 """
 
 
-def devices() -> list[str]:
-    """The devices that JAX has in a process of its own on this machine.
+def check_memory(
+    what: str, needed: float, rows: int = 0, *, available: float | None = None
+) -> None:
+    """Raises ValueError, which names both numbers, if more bytes are needed than available.
 
-    Raises:
-      RuntimeError: it does not start or does not answer within `SECONDS`; gives the reason.
+    `what` begins the sentence. Rows are those that the bytes are for, if fewer of them are an
+    advice. The available bytes are this machine's if None.
+    """
+    if available is None:
+        available = psutil.virtual_memory().available
+    if needed > available:
+        fitting = f": at most {int(rows * available / needed)} rows fit" if rows else ""
+        raise ValueError(
+            f"{what} needs {needed / GB:.1f} GB, but only {available / GB:.1f} GB of memory are "
+            f"available{fitting}."
+        )
+
+
+def devices() -> list[str]:
+    """The devices that JAX has in a process of its own, whose crash or hang does no harm.
+
+    A RuntimeError says why it does not start, or does not answer within `SECONDS`.
     """
     try:
         answer = subprocess.run(
@@ -37,9 +57,9 @@ def devices() -> list[str]:
 
 
 def shared_programs(directory: Path) -> dict[str, str]:
-    """Environment variables of processes that share compiled programs.
+    """Environment variables of processes that share compiled programs, below a directory.
 
-    They are kept below a directory, or where the user keeps them already.
+    Or where the user keeps them already.
     """
     own = str((directory / "compilation_cache").absolute())
     return {

@@ -1,4 +1,4 @@
-"""Damage is found: every flipped bit, and what is shorter, longer or missing."""
+"""Files replaced in one go; damage is found: every flipped bit, what is shorter or missing."""
 
 import re
 import zlib
@@ -6,12 +6,13 @@ import zlib
 import numpy as np
 import pytest
 
-from retrax.basics.checksums import (
+from retrax.basics.files import (
     MANIFEST,
     check_manifest,
     check_sealed,
     checksum,
     read_sealed,
+    replacing,
     sealed,
     write_manifest,
 )
@@ -81,3 +82,32 @@ def test_every_flipped_bit_of_a_sealed_file_is_found(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(ValueError, match="is not what was written"):
         read_sealed(path)
+
+
+def test_a_file_is_replaced_in_the_end_and_not_before(tmp_path):
+    path = tmp_path / "a.csv"
+    for text, before in (("old", None), ("new", "old")):
+        with replacing(path) as partial:
+            partial.write_text(text)
+            assert (path.read_text() if path.exists() else None) == before
+        assert (path.read_text(), list(tmp_path.iterdir())) == (text, [path])
+
+
+def test_an_error_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+
+    def fail(partial):
+        partial.write_text("half")
+        raise ValueError("reason")
+
+    with pytest.raises(ValueError, match="reason"), replacing(path) as partial:
+        fail(partial)
+    assert path.read_text() == "old"
+
+
+def test_errors_of_writing_name_the_file(tmp_path):
+    path = tmp_path / "none" / "a.csv"
+    sentence = f"^{path} cannot be written: No such file or directory.$"
+    with pytest.raises(OSError, match=sentence), replacing(path) as partial:
+        partial.write_text("")
