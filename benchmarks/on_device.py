@@ -19,7 +19,7 @@ import jax
 
 from retrax.device import make_train
 from retrax.device.loop import make_loops
-from retrax.environments.pure_factory import make_pure
+from retrax.environments.factory import make_pure_vector
 from retrax.training.assembly import make_environments, make_loop
 from retrax.training.run_config import RunConfig
 
@@ -70,7 +70,7 @@ def measure(loop, steps):
 def measure_seeds(given, count):
     """Time steps per second of `count` runs in one call, all together."""
     run, agent, _ = resolved(given, on_device=True)
-    pure = make_pure(run.environment)
+    pure = make_pure_vector(run.environment).pure
     steps = max(1, given.steps // count)
     train = make_train(agent, pure, run.replay, num_envs=run.num_envs, steps=steps)
     keys = jax.random.split(jax.random.key(0), count)

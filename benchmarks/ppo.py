@@ -25,7 +25,7 @@ from dm_env import StepType
 from retrax.agents import acer
 from retrax.device import make_train
 from retrax.environments import pure
-from retrax.environments.pure_factory import make_pure
+from retrax.environments.factory import make_pure_vector
 
 NUM_ENVS, NUM_STEPS, EPOCHS, MINIBATCHES = 4, 128, 4, 4
 DISCOUNT, LAMBDA, CLIP, ENTROPY_COST, VALUE_COST = 0.99, 0.95, 0.2, 0.01, 0.5
@@ -183,7 +183,7 @@ def main():
     parser.add_argument("--acer-steps", type=int, default=40_000)
     parser.add_argument("--ppo-steps", type=int, default=500_000)
     given = parser.parse_args()
-    environment = make_pure(given.environment)
+    environment = make_pure_vector(given.environment).pure
     runs = {
         "acer": make_acer(environment, given.acer_steps),
         "ppo": make_ppo(environment, given.ppo_steps),

@@ -18,7 +18,6 @@ FRAME_SKIP = 4
 SIDE = 84
 DO_NOTHING = 0  # an action
 NOT_BEGUN = "there is nothing to render before reset()."
-GAME = frozenset({"game"})  # no switch: it follows from the id
 RENEWAL = 20_000  # steps of an emulator, after which its next game has a new seed
 _RESET = 255  # in place of actions: all emulators began new games, with the generators they had
 _NOT_KEPT = ("spec", "num_envs", "_emulators", "_played")  # attributes of `Atari`

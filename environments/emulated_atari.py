@@ -4,8 +4,8 @@
 pictures but those for agents.
 """
 
-import functools
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 import ale_py
@@ -15,7 +15,6 @@ from .arrival import environment_seeds
 from .atari import (
     DO_NOTHING,
     FRAME_SKIP,
-    GAME,
     NOT_BEGUN,
     SIDE,
     Atari,
@@ -163,11 +162,12 @@ def emulated_game(id: str) -> tuple[str, dict[str, Any]]:
     id, named = split(id)
     if id not in games():
         raise ValueError(f"Start states are for Atari games (ALE/...), not for {id!r}.")
-    switches = values(named, Atari, id, hidden=GAME, evaluation=True, strict=True)
+    game = games()[id]
+    switches = values(named, partial(Atari, game), id, evaluation=True, strict=True)
     switches.pop("num_threads", None)
     if not switches.get("repeat_action_probability", True):
         del switches["repeat_action_probability"]  # these emulators have no other value than 0
-    return games()[id], values(switches, EmulatedAtari, f"{id} with states", hidden=GAME)
+    return game, values(switches, partial(EmulatedAtari, game), f"{id} with states")
 
 
 def area_resize(picture: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -190,7 +190,7 @@ def _combine(lines: np.ndarray, count: int) -> np.ndarray:
     return total
 
 
-@functools.cache
+@cache
 def _cover(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Old lines and their weights, `[most, count]` each; padding has weight 0."""
     scale, covers = size / count, []

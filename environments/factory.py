@@ -17,15 +17,24 @@ from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, VectorEnvironment
 from .arrival import integer_seeds
 from .failures import closed_on_error, failure, one_sentence
 from .mujoco import choose_backend
-from .pure import PureVector
-from .pure_factory import LIMIT, OURS, as_pure, is_written_in_jax, make_task
+from .pure import PureEnvironment, PureVector
+from .pure_adapters import as_pure, is_written_in_jax, make_pgx
+from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory, PurePendulum
 from .switches import BSUITE_PREFIX, COMMON, CONTROL_PREFIX, parameters, split, values
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
 
 GROUP = "retrax.environments"  # of entry points
-_ALE, _MINATAR = "ALE/", "MinAtar/"
-_INTERFACE = ("num_envs", "spec", "reset", "step", "render", "close")
+LIMIT = "max_episode_steps"  # a switch of every environment that is not a vector
+OURS: dict[str, Callable[..., PureEnvironment]] = {
+    "catch": PureCatch,
+    "memory": PureMemory,
+    "deep_sea": PureDeepSea,
+    "noisy_deep_sea": functools.partial(PureDeepSea, screen=16),
+}
+_IN_JAX = {"CartPole-v1": PureCartPole, "Pendulum-v1": PurePendulum}  # on a device
+_ALE, _MINATAR, _PGX = "ALE/", "MinAtar/", "pgx:"
+_METHODS = ("reset", "step", "render", "close")
 
 
 class _Request(NamedTuple):
@@ -121,36 +130,38 @@ def known_environments() -> list[str]:
     return list(dict.fromkeys(known))
 
 
+def make_pure_vector(
+    id: str, *, seed: int = 0, num_envs: int = 1, search_path: Path | None = None
+) -> PureVector:
+    """Makes environments written in JAX, "CartPole-v1" and "Pendulum-v1" too; else as `make` does.
+
+    A ValueError says that the environment is not written in JAX.
+    """
+    name, switches = split(id)
+    if name in _IN_JAX:
+        request = _Request(seed, num_envs, False, False, switches)
+        made = _make_custom(_IN_JAX[name], name, request)
+    else:
+        made = make(id, seed=seed, num_envs=num_envs, search_path=search_path)
+    if not isinstance(made, PureVector):
+        made.close()
+        known = ", ".join([*OURS, *_IN_JAX, "pgx:ID", "module:NAME"])
+        raise ValueError(f"{name} is not an environment written in JAX: allowed are {known}.")
+    return made
+
+
 def _make(id: str, search_path: Path | None, request: _Request) -> VectorEnvironment:
-    common: dict[str, Any] = {"num_envs": request.num_envs, "seed": request.seed}
-    checked = functools.partial(
-        values, request.switches, id=id, evaluation=request.evaluation, strict=True
-    )
-    if (pure := make_task(id, request.switches)) is not None:
-        return PureVector(pure, **common)
-    if id.startswith(_ALE):
-        from .atari import GAME, Atari, games
-        from .emulated_atari import EmulatedAtari
+    if (maker := _our_maker(id)) is not None:
+        common: dict[str, Any] = {"num_envs": request.num_envs, "seed": request.seed}
+        switches = values(request.switches, maker, id, evaluation=request.evaluation, strict=True)
+        if request.render and id.startswith(_ALE):
+            from .emulated_atari import EmulatedAtari
 
-        if id not in games():
-            raise _unknown(id)
-        switches = checked(Atari, hidden=GAME)
-        in_colour = request.render and switches.keys() <= parameters(EmulatedAtari)
-        kind: Any = EmulatedAtari if in_colour else Atari
-        return kind(games()[id], **common, **switches)
-    if id.startswith(CONTROL_PREFIX):
-        from .control_suite import ControlSuite, tasks
-
-        known = tasks()
-        if id not in known:
-            raise _unknown(id)
-        switches = checked(ControlSuite, hidden={"domain", "task"})
-        return ControlSuite(*known[id], **common | switches)
-    if id.startswith(BSUITE_PREFIX):
-        from .bsuite_tasks import BsuiteVector
-
-        checked(BsuiteVector, hidden={"id"})
-        return BsuiteVector(id.removeprefix(BSUITE_PREFIX), **common)
+            if switches.keys() <= parameters(EmulatedAtari):  # which draws in colour
+                maker = functools.partial(EmulatedAtari, *maker.args)
+        if parameters(maker) >= COMMON:
+            return maker(**common, **switches)
+        return PureVector(maker(**switches), **common)
     if ":" in id:
         return _make_from_module(id, search_path, request)
     if id.startswith(_MINATAR):
@@ -161,6 +172,33 @@ def _make(id: str, search_path: Path | None, request: _Request) -> VectorEnviron
     if point is None:
         raise _unknown(id)
     return _make_custom(load(point), id, request)
+
+
+def _our_maker(id: str) -> Any:
+    """What makes an id for which there is a class here; its parameters are switches."""
+    if id in OURS:
+        return OURS[id]
+    name = id.partition(":")[2]
+    if id.startswith(_PGX):
+        return functools.partial(make_pgx, name)
+    if id.startswith(BSUITE_PREFIX):
+        from .bsuite_tasks import BsuiteVector
+
+        return functools.partial(BsuiteVector, name)
+    if id.startswith(_ALE):
+        from .atari import Atari, games
+
+        known: dict[str, Any] = {each: (game,) for each, game in games().items()}
+        kind: Any = Atari
+    elif id.startswith(CONTROL_PREFIX):
+        from .control_suite import ControlSuite, tasks
+
+        known, kind = tasks(), ControlSuite
+    else:
+        return None
+    if id not in known:
+        raise _unknown(id)
+    return functools.partial(kind, *known[id])
 
 
 def _register_minatar(id: str) -> None:
@@ -205,7 +243,6 @@ def _make_gymnasium(id: str, request: _Request) -> VectorEnvironment:
         request.switches,
         creator,
         id,
-        hidden={"render_mode"},
         defaults=defaults,
         evaluation=request.evaluation,
     )
@@ -260,6 +297,9 @@ def _make_custom(maker: Any, name: str, request: _Request) -> VectorEnvironment:
         for each in seeds:
             seeded = {**switches, "seed": each} if "seed" in names else switches
             environments.append(_call(maker, name, seeded))
+            if is_written_in_jax(environments[0]):
+                pure = as_pure(environments[0], **limit)
+                return PureVector(pure, num_envs=num_envs, seed=seed, name=name)
     return _vector(environments, name, seed, limit)
 
 
@@ -320,23 +360,16 @@ def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnviro
 
 def _check_vector(made: Any, name: str, num_envs: int) -> None:
     """Refuses what is not a `VectorEnvironment`, by the types of its attributes."""
-    kind = type(made).__name__
+    needed = f"{name} must be a VectorEnvironment, but it is a {type(made).__name__}"
     with one_sentence(f"{name} cannot be read"):
-        missing = [attribute for attribute in _INTERFACE if not hasattr(made, attribute)]
-        found = {attribute: getattr(made, attribute, None) for attribute in _INTERFACE}
+        missing = [each for each in _METHODS if not callable(getattr(made, each, None))]
+        spec, count = getattr(made, "spec", None), getattr(made, "num_envs", None)
     if missing:
-        raise ValueError(
-            f"{name} must be a VectorEnvironment, but it is a {kind}, which has no "
-            f"{', '.join(missing)}."
-        )
-    for method in _INTERFACE[2:]:
-        if not callable(found[method]):
-            raise ValueError(f"{name} must be a VectorEnvironment, but its {method} is no method.")
-    spec, count = found["spec"], found["num_envs"]
+        raise ValueError(f"{needed}, which has no {', '.join(missing)}.")
     if not isinstance(spec, EnvironmentSpec) or not isinstance(spec.observations, specs.Array):
         raise ValueError(
-            f"{name} must be a VectorEnvironment, but it is a {kind} whose spec is "
-            f"{spec!r:.60}, not a retrax.datatypes.EnvironmentSpec of arrays."
+            f"{needed} whose spec is {spec!r:.60}, not a retrax.datatypes.EnvironmentSpec of "
+            "arrays."
         )
     if not isinstance(count, int | np.integer) or count != num_envs:
         raise ValueError(f"{name} has {count!r} environments instead of {num_envs}.")
@@ -346,9 +379,6 @@ def _vector(
     environments: list[Any], name: str, seed: int, limit: dict[str, Any]
 ) -> VectorEnvironment:
     """A vector of single environments."""
-    if is_written_in_jax(environments[0]):
-        pure = as_pure(environments[0], name, **limit)
-        return PureVector(pure, num_envs=len(environments), seed=seed)
     if all(isinstance(one, dm_env.Environment) for one in environments):
         from .dm_env_adapter import DmEnvVector
 

@@ -133,8 +133,6 @@ def _with_strides(array: np.ndarray, strides: Sequence[int]) -> np.ndarray:
 _LARGEST = object.__basicsize__ + 16  # a dictionary and a list of weak references
 _IMMUTABLE: tuple[Any, ...] = (type(None), bool, int, float, complex, str, bytes, range)
 _IMMUTABLE += (np.generic, np.dtype, enum.Enum, re.Pattern, pathlib.PurePath, logging.Logger)
-_SETS = (tuple, set, frozenset)
-_WRITABLE = (list, dict, collections.deque, np.ndarray, np.random.Generator)
 _WITHOUT_DATA = ("builtins", "abc", "typing", "typing_extensions")  # modules of base classes
 
 
@@ -163,71 +161,61 @@ class Attributes(NamedTuple):
         if slots or kind.__basicsize__ > _LARGEST or not hasattr(self.thing, "__dict__"):
             raise NotPlainError(f"{kind.__qualname__} is not a plain Python class")
         values: dict[str, Any] = {}
-        constants, shared = {}, {}
-        for name, value in vars(self.thing).items():
-            if name in self.skipped:
-                continue
+        constants: dict[str, str] = {}
+        for name, owner, value in self._data():
             described = _constant(value)
+            if described is None and owner is not self.thing:
+                described = _unwritten(value)
             if described is not None:
                 constants[name] = described
-            elif _is_named_tuple(value):
-                constants[name], values[name] = type(value).__qualname__, tuple(value)
             elif _is_space(value):
                 constants[name] = repr(value)
                 values[name] = [space._np_random for space in _spaces(value)]
+            elif _is_named_tuple(value):
+                constants[name], values[name] = type(value).__qualname__, tuple(value)
             else:
                 values[name] = value
-        for name, _, value in _class_data(kind):
-            is_unused = _is_space(value) and name.rpartition(".")[2] in vars(self.thing)
-            described = repr(value) if is_unused else _constant(value) or _unwritten(value)
-            if described is not None:
-                constants[name] = described
-            elif isinstance(value, _WRITABLE):
-                shared[name] = value
-            else:
-                what = f"{type(value).__module__}.{type(value).__qualname__}"
-                raise NotPlainError(f"{name} is a {what}")
-        parts = {"values": values, "constants": constants, "shared": shared}
-        return {"class": kind.__qualname__, **parts}
+        return {"class": kind.__qualname__, "values": values, "constants": constants}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Gives the object the attributes of another one, made in the same way, and no others.
 
         A ValueError says that the object is of another class, or has other constants.
         """
-        here = self.state()
+        here, own = self.state(), vars(self.thing)
+        if here.keys() != state.keys():
+            raise ValueError("the state is of another version")
         if here["class"] != state["class"]:
             raise ValueError(f"class {here['class']} instead of {state['class']}")
-        if here.keys() != state.keys() or here["shared"].keys() != state["shared"].keys():
-            raise ValueError("the state is of another version")
-        ours, theirs = here["constants"], state["constants"]
+        ours, theirs, values = here["constants"], state["constants"], dict(state["values"])
         if ours != theirs:
             differ = [n for n in {**ours, **theirs} if ours.get(n) != theirs.get(n)]
             found = [{n: x[n] for n in differ if n in x} for x in (ours, theirs)]
             raise ValueError(f"constants {found[0]} instead of {found[1]}")
-        for name in here["values"].keys() - state["values"].keys():
-            delattr(self.thing, name)
-        own = vars(self.thing)
-        named = {name for name, value in own.items() if _is_named_tuple(value)}
-        for name, value in state["values"].items():
-            if name in own and _is_space(own[name]):
-                for space, generator in zip(_spaces(own[name]), value, strict=True):
+        for name, owner, value in list(self._data()):
+            if name in values and _is_space(value):
+                for space, generator in zip(_spaces(value), values.pop(name), strict=True):
                     space._np_random = generator
+            elif name in values and owner is not self.thing:
+                setattr(owner, name.rpartition(".")[2], values.pop(name))
+            elif name in values:
+                kept = values.pop(name)
+                own[name] = type(value)(*kept) if _is_named_tuple(value) else kept
+            elif name in here["values"] and owner is self.thing:
+                del own[name]
+        own.update(values)
+
+    def _data(self) -> Iterator[tuple[str, Any, Any]]:
+        """Data of the object and of its classes, no methods: the name, whose it is, the value."""
+        for name, value in vars(self.thing).items():
+            if name not in self.skipped:
+                yield name, self.thing, value
+        for owner in type(self.thing).__mro__:
+            if owner.__module__ in _WITHOUT_DATA:
                 continue
-            own[name] = type(own[name])(*value) if name in named else value
-        for name, owner, _ in list(_class_data(type(self.thing))):
-            if name in state["shared"]:
-                setattr(owner, name.rpartition(".")[2], state["shared"][name])
-
-
-def _class_data(kind: type) -> Iterator[tuple[str, type, Any]]:
-    """Data in a class and its bases, but no methods: Class.name, the class, the value."""
-    for owner in kind.__mro__:
-        if owner.__module__ in _WITHOUT_DATA:
-            continue
-        for name, value in list(vars(owner).items()):
-            if not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__"):
-                yield f"{owner.__qualname__}.{name}", owner, value
+            for name, value in vars(owner).items():
+                if not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__"):
+                    yield f"{owner.__qualname__}.{name}", owner, value
 
 
 def _constant(value: Any) -> str | None:
@@ -236,8 +224,6 @@ def _constant(value: Any) -> str | None:
         return value.__name__
     if isinstance(value, type) or (isinstance(value, types.FunctionType) and not value.__closure__):
         return f"{value.__module__}.{value.__qualname__}"
-    if _is_space(value):
-        return None if any(space._np_random for space in _spaces(value)) else repr(value)
     return None
 
 
@@ -245,7 +231,7 @@ def _unwritten(value: Any) -> str | None:
     """A description of data of a class that nobody writes in place, or that cannot be copied."""
     if isinstance(value, _IMMUTABLE) or type(value).__module__ == "typing":
         return repr(value)
-    if isinstance(value, _SETS):
+    if isinstance(value, tuple | set | frozenset):
         parts = [str(_constant(part) or _unwritten(part) or "") for part in value]
         if all(parts):
             return f"{type(value).__name__} {parts if isinstance(value, tuple) else sorted(parts)}"

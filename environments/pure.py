@@ -103,10 +103,12 @@ def _first(environment: PureEnvironment, key: jax.Array, reset_key: jax.Array) -
 class PureVector:
     """E pure environments as a `VectorEnvironment`, with their state: for runs on the host."""
 
-    def __init__(self, environment: PureEnvironment, *, num_envs: int = 1, seed: int = 0) -> None:
+    def __init__(
+        self, environment: PureEnvironment, *, num_envs: int = 1, seed: int = 0, name: str = ""
+    ) -> None:
         check_numbers(seed, num_envs)
+        check_pure(environment, name)
         self.pure, self.num_envs, self.spec = environment, num_envs, environment.spec
-        check_pure(environment)
         self._keys = environment_keys(jax.random.key(seed), num_envs)
         self._running: Running | None = None
         self._num_steps = 0  # since the last reset(), or since the state was restored

@@ -6,11 +6,12 @@ false, none, null, nan, inf, or else a string.
 """
 
 import ast
+import functools
 import inspect
 import math
 import numbers
 import types
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import Any, Union, get_args, get_origin
 
 import numpy as np
@@ -53,22 +54,22 @@ def values(
     function: Callable[..., Any],
     id: str,
     *,
-    hidden: Set[str] = frozenset(),
     defaults: Mapping[str, Any] = types.MappingProxyType({}),
     evaluation: bool = False,
     strict: bool = False,
 ) -> dict[str, Any]:
     """The values of switches, which are parameters of a function: `Text` is read by their types.
 
-    Parameters that are `hidden`, and `COMMON`, are no switches; `defaults` are of switches that the
-    function does not name, or other ones. In an `evaluation`, those are left out that its attribute
-    `training_only` names. If `strict`, values must be of the types of its annotations.
+    `COMMON` and `render_mode` are no switches; `defaults` are of those that the function does not
+    name, or others. In an `evaluation`, those are left out that its attribute `training_only`
+    names. If `strict`, values must be of the types of its annotations.
     """
-    dropped = getattr(function, "training_only", ()) if evaluation else ()
+    maker = function.func if isinstance(function, functools.partial) else function
+    dropped = getattr(maker, "training_only", ()) if evaluation else ()
     if isinstance(dropped, str):
         raise ValueError(f"{id}: training_only must be a tuple of switches, got {dropped!r}.")
     found, read = _signature(function).parameters, {}
-    known = (parameters(function) | defaults.keys()) - COMMON - hidden
+    known = (parameters(function) | defaults.keys()) - COMMON - {"render_mode"}
     unknown = sorted(switches.keys() - known)
     if unknown and not any(each.kind is each.VAR_KEYWORD for each in found.values()):
         allowed = ", ".join(sorted(known)) or "none"

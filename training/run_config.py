@@ -25,8 +25,7 @@ from ..basics.files import write_json
 from ..basics.imports import import_from, make_importable
 from ..basics.validation import Range, check_fields
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
-from ..environments.pure import PureVector
-from ..environments.pure_factory import make_pure
+from ..environments.factory import make_pure_vector
 
 VERSION = 1  # of config.json
 LOCK = "lock"  # in a run directory, as long as a process writes into it
@@ -246,8 +245,9 @@ class RunConfig:
         """
         make_importable(self._search_path)
         if self.on_device and not (evaluation or render):
-            pure = make_pure(self.environment, search_path=self._search_path, seed=seed)
-            return PureVector(pure, num_envs=num_envs, seed=seed)
+            return make_pure_vector(
+                self.environment, seed=seed, num_envs=num_envs, search_path=self._search_path
+            )
         return environments.make(
             self.environment, seed=seed, num_envs=num_envs, render=render, evaluation=evaluation
         )

@@ -253,7 +253,12 @@ TWO = {"num_actors": 2, "actor_update_period": 10}
             {},
             r"must be as catch, .*\(50,\).*, but it has .*",
         ),
-        ({}, lambda: 3, {}, "must be a VectorEnvironment, but it is a int, which has no num_envs"),
+        (
+            {},
+            lambda: 3,
+            {},
+            "must be a VectorEnvironment, but it is a int, which has no reset, step",
+        ),
         ({}, lambda: make("catch", num_envs=2), {"resume": True}, "must be None if resume is True"),
         (TWO, lambda: make("catch", num_envs=2), {}, "must be None if num_actors is not 1, got nu"),
     ],

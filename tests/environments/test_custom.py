@@ -240,7 +240,11 @@ class Pretends(PureVector):
         ("spec", lambda: EnvironmentSpec(None, None), r"whose spec is EnvironmentSpec\(observat"),
         ("num_envs", lambda: "2", "has '2' environments instead of 2"),
         ("num_envs", lambda: 2.5, r"has 2\.5 environments instead of 2"),
-        ("step", lambda: None, "must be a VectorEnvironment, but its step is no method"),
+        (
+            "step",
+            lambda: None,
+            "must be a VectorEnvironment, but it is a Pretends, which has no step",
+        ),
         ("spec", lambda: 1 / 0, "cannot be read: ZeroDivisionError: division by"),
     ],
 )

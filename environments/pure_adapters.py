@@ -1,9 +1,7 @@
-"""Environments in JAX by their id: our tasks, pgx's games, classes like gymnax's, your own."""
+"""Environments in JAX of other libraries, and those that users make."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,72 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from ..basics.imports import import_from
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
-from .arrival import check_limit, integer_seeds
-from .failures import one_sentence
-from .pure import PureEnvironment, State, Stepped, Transition, check_pure
-from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory, PurePendulum
-from .switches import parameters, split, values
+from .arrival import check_limit
+from .pure import PureEnvironment, State, Stepped, Transition
 
-LIMIT = "max_episode_steps"  # a switch of every environment that is not a vector
-_PGX = "pgx:"
 _ILLEGAL = "pgx:{} ends episodes at illegal moves, with reward -1; agents do not see what is legal."
-OURS: dict[str, Callable[..., PureEnvironment]] = {
-    "catch": PureCatch,
-    "memory": PureMemory,
-    "deep_sea": PureDeepSea,
-    "noisy_deep_sea": functools.partial(PureDeepSea, screen=16),
-}
-_GYMNASIUM: dict[str, Callable[..., Any]] = {
-    "CartPole-v1": PureCartPole,
-    "Pendulum-v1": PurePendulum,
-}
-
-
-def make_task(name: str, switches: Mapping[str, Any]) -> PureEnvironment | None:
-    """One of `OURS`, or a game of pgx; None if the name is of neither. Errors: see `make_pure`."""
-    if name in OURS:
-        return OURS[name](**values(switches, OURS[name], name, strict=True))
-    if name.startswith(_PGX):
-        values(switches, make_pgx, name, hidden={"game"})
-        return make_pgx(name.removeprefix(_PGX))
-    return None
-
-
-def make_pure(id: str, *, search_path: Path | None = None, seed: int = 0) -> PureEnvironment:
-    """Makes an environment that is written in JAX.
-
-    Args:
-      id: one of our tasks that have a form in JAX ("catch", "memory", "deep_sea",
-        "noisy_deep_sea", "CartPole-v1", "Pendulum-v1"), "pgx:minatar-breakout", or
-        "my_module:NAME", where NAME is a function or a class that returns a `PureEnvironment`, or
-        an environment of the form of gymnax's. Switches may follow, as in `make`.
-      search_path: the directory from which `my_module` may be imported.
-      seed: >= 0, of the environment that a NAME with a parameter `seed` makes, as in `make`.
-
-    Raises:
-      ValueError: the environment is not written in JAX, or has no such switch.
-      ImportError: pgx is not installed.
-    """
-    name, switches = split(id)
-    if (task := make_task(name, switches)) is not None:
-        return task
-    module_name, colon, attribute = name.rpartition(":")
-    maker = _GYMNASIUM.get(name)
-    if colon:
-        maker = getattr(import_from(module_name, search_path), attribute, None)
-    if not callable(maker):
-        known = ", ".join([*OURS, *_GYMNASIUM, "pgx:ID", "module:NAME"])
-        raise ValueError(f"{name} is not an environment written in JAX: allowed are {known}.")
-    names = parameters(maker)
-    given = values(switches, maker, name, defaults={LIMIT: DEFAULT_LIMIT})
-    limit = {LIMIT: given.pop(LIMIT)} if LIMIT in given.keys() - names else {}
-    if "seed" in names:
-        given["seed"] = int(integer_seeds(seed, 1)[0])
-    with one_sentence(f"{name} cannot be made"):
-        made = maker(**given)
-    return as_pure(made, name, **limit)
 
 
 def is_written_in_jax(made: Any) -> bool:
@@ -84,12 +21,11 @@ def is_written_in_jax(made: Any) -> bool:
     return isinstance(getattr(made, "spec", None), EnvironmentSpec) or _is_gymnax(made)
 
 
-def as_pure(made: Any, name: str, max_episode_steps: int | None = None) -> PureEnvironment:
+def as_pure(made: Any, max_episode_steps: int | None = None) -> PureEnvironment:
     """An environment that a user made, whose episodes have a limit: its own if None is given."""
     check_limit(max_episode_steps)
     if _is_gymnax(made):
         made = Gymnax(made)
-    check_pure(made, name)
     limit = max_episode_steps or made.spec.max_episode_steps or DEFAULT_LIMIT
     return made if limit == made.spec.max_episode_steps else _Limited(made, limit)
 
@@ -161,7 +97,7 @@ def make_pgx(game: str) -> Pgx:
         import pgx
     except ImportError:
         raise ImportError(
-            f"{_PGX}{game} needs the package pgx: pip install 'retrax[device]'"
+            f"pgx:{game} needs the package pgx: pip install 'retrax[device]'"
         ) from None
     if game not in pgx.available_envs():
         raise ValueError(

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from retrax.environments import check_environment, make
+from retrax.environments.factory import make_pure_vector
 from retrax.environments.pure import PureVector, Transition
-from retrax.environments.pure_factory import Gymnax, Pgx, make_pgx, make_pure
+from retrax.environments.pure_adapters import Gymnax, Pgx, make_pgx
 from retrax.environments.pure_tasks import (
     PureCartPole,
     PureCatch,
@@ -138,7 +139,7 @@ def test_environments_of_gymnax_1_say_themselves_what_ends_them():
     ],
 )
 def test_our_tasks_have_the_switches_of_the_host(id, environment):
-    assert make_pure(id) == environment
+    assert make_pure_vector(id).pure == environment
     assert make(id).spec == environment.spec
 
 
@@ -163,8 +164,8 @@ def module(monkeypatch):
 
 
 def test_classes_of_modules_run_on_the_device_and_on_the_host(module):
-    assert isinstance(make_pure("pure_examples:Swing"), Gymnax)
-    assert make_pure("pure_examples:Cart") == PureCartPole()
+    assert isinstance(make_pure_vector("pure_examples:Swing").pure, Gymnax)
+    assert make_pure_vector("pure_examples:Cart").pure == PureCartPole()
     vector = make("pure_examples:Cart", num_envs=2, seed=3)
     same = PureVector(PureCartPole(), num_envs=2, seed=3)
     np.testing.assert_array_equal(vector.reset().observation, same.reset().observation)
@@ -175,17 +176,17 @@ def test_classes_of_modules_run_on_the_device_and_on_the_host(module):
 def test_a_limit_holds_on_the_device_and_on_the_host(module, name):
     id = name if "-v" in name else f"pure_examples:{name}"
     short = f"{id},max_episode_steps=3"
-    for limited in (make(short), PureVector(make_pure(short))):
+    for limited in (make(short), make_pure_vector(short)):
         assert limited.spec.max_episode_steps == 3
         found, _ = kinds(limited, [0, 0, 0, 0])
         assert [kind for kind, *_ in found] == [1, 1, 2, 0]
         assert found[2][2] == 1
     if name in ("Endless", "seeded"):
-        for made in (make(id), PureVector(make_pure(id))):
+        for made in (make(id), make_pure_vector(id)):
             assert made.spec.max_episode_steps == 10_000
             made.reset()
             assert made.render().shape == (2, 2, 3)
-    for maker in (make, make_pure):
+    for maker in (make, make_pure_vector):
         with pytest.raises(ValueError, match="max_episode_steps"):
             maker(f"{id},max_episode_steps=0")
 
@@ -194,7 +195,7 @@ def test_a_limit_holds_on_the_device_and_on_the_host(module, name):
     ("id", "sentence"),
     [
         ("Acrobot-v1", "Acrobot-v1 is not an environment written in JAX: allowed are catch, memor"),
-        ("pure_examples:number", "pure_examples:number is not an environment written in JAX"),
+        ("pure_examples:number", "pure_examples:number must be a function or a class"),
         ("catch,size=3", "catch has no switch size"),
         ("memory,length=0", "Memory: length must be at least 1, got 0"),
         ("pgx:x,size=3", "pgx:x has no switch size"),
@@ -202,7 +203,7 @@ def test_a_limit_holds_on_the_device_and_on_the_host(module, name):
 )
 def test_what_is_not_written_in_jax_is_refused(module, id, sentence):
     with pytest.raises(ValueError, match=sentence):
-        make_pure(id)
+        make_pure_vector(id)
 
 
 def test_games_for_two_are_refused_and_illegal_moves_are_told():
@@ -222,5 +223,5 @@ def test_games_are_found_by_their_name(monkeypatch):
     monkeypatch.setitem(sys.modules, "pgx", pgx)
     assert make("pgx:game", num_envs=2).spec.observations.shape == (4, 4, 2)
     with pytest.raises(ValueError, match="pgx has no game 'chess': allowed are game"):
-        make_pure("pgx:chess")
+        make("pgx:chess")
     make_pgx.cache_clear()
