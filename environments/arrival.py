@@ -24,14 +24,10 @@ def arrival(
     truncated: np.ndarray,
     first: np.ndarray,
 ) -> TimeStep:
-    """Combines the results of E environments into a time step in arrival form.
+    """Combines the results `[E, ...]` of environments into a time step in arrival form.
 
-    Args:
-      observation: `[E, ...]`.
-      reward: `[E]`, any real type; 0 where `first`.
-      terminated: `[E]` bool, the discount is 0; ignored where `first`.
-      truncated: `[E]` bool; ignored where `first` or `terminated`.
-      first: `[E]` bool: these observations begin an episode.
+    Where `first`, the observation begins an episode, and the rest is ignored; where `terminated`,
+    `truncated` is.
     """
     terminated = terminated & ~first
     last = terminated | (truncated & ~first)

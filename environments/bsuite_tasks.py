@@ -23,13 +23,8 @@ class BsuiteVector(DmEnvVector):
     A record is a list of rows, from names of columns (`steps`, `episode`, `total_return`, and what
     the experiment adds, such as `total_regret`) to numbers. They are written after 1, 2, ..., 10,
     12, 14, 17, 20, 25, 30, ... episodes. `state()` has them under "records", too: a run that is
-    resumed continues them.
-
-    Args:
-      id: bsuite's, such as "catch/0".
-      num_envs: E >= 1.
-      seed: >= 0; it replaces the seeds of bsuite's settings, but not those of tasks
-        (`mapping_seed`).
+    resumed continues them. `seed` replaces the seeds of bsuite's settings, but not those of tasks
+    (`mapping_seed`).
     """
 
     def __init__(self, id: str, *, num_envs: int, seed: int) -> None:

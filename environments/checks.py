@@ -97,13 +97,15 @@ def _random_actions(
 
 def _check_spec(spec: EnvironmentSpec) -> None:
     actions, seen = spec.actions, spec.observations
-    if not isinstance(actions, specs.BoundedArray):
-        raise ValueError(f"spec.actions must be a DiscreteArray or a BoundedArray, got {actions}.")
     wanted = np.int32 if isinstance(actions, specs.DiscreteArray) else np.float32
-    if actions.dtype != wanted:
-        raise ValueError(f"spec.actions must be {np.dtype(wanted)}, got {actions.dtype}.")
-    if not (np.isfinite(actions.minimum).all() and np.isfinite(actions.maximum).all()):
-        raise ValueError(f"spec.actions must have finite bounds, got {actions}.")
+    is_bounded = isinstance(actions, specs.BoundedArray) and all(
+        np.isfinite(bound).all() for bound in (actions.minimum, actions.maximum)
+    )
+    if not is_bounded or actions.dtype != wanted:
+        raise ValueError(
+            "spec.actions must be an int32 DiscreteArray, or a float32 BoundedArray with finite "
+            f"bounds, got {actions}."
+        )
     if seen.dtype != np.float32 and not (seen.dtype == np.uint8 and len(seen.shape) == 3):
         raise ValueError(
             "spec.observations must be float32, or uint8 [height, width, channels], got "
@@ -111,32 +113,18 @@ def _check_spec(spec: EnvironmentSpec) -> None:
         )
 
 
-def _check_arrays(timestep: TimeStep, spec: EnvironmentSpec, num_envs: int, step: int) -> None:
-    """Types and shapes, which are the same for all environments."""
-    wanted = {
-        "step_type": ((), np.dtype(np.int32)),
-        "reward": ((), np.dtype(np.float32)),
-        "discount": ((), np.dtype(np.float32)),
-        "observation": (spec.observations.shape, spec.observations.dtype),
-    }
-    for name, (shape, dtype) in wanted.items():
-        value = getattr(timestep, name)
-        if not isinstance(value, np.ndarray):
-            raise ValueError(f"{name} at step {step} must be a NumPy array, got {type(value)}.")
-        if value.dtype != dtype:
-            raise ValueError(f"{name} at step {step} must be {dtype}, got {value.dtype}.")
-        if value.shape != (num_envs, *shape):
-            raise ValueError(
-                f"{name} at step {step} must have shape {(num_envs, *shape)}, got {value.shape}."
-            )
-
-
 def _check_step(
     timestep: TimeStep, after_last: np.ndarray, environment: VectorEnvironment, step: int
 ) -> None:
     """Checks a time step; the error names the first environment that violates a rule."""
     spec = environment.spec
-    _check_arrays(timestep, spec, environment.num_envs, step)
+    kinds = (specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
+    for name, kind, value in zip(TimeStep._fields, kinds, timestep, strict=True):
+        wanted = f"{kind.dtype} {[environment.num_envs, *kind.shape]}"
+        is_array = isinstance(value, np.ndarray)
+        found = f"{value.dtype} {[*value.shape]}" if is_array else type(value).__name__
+        if found != wanted:
+            raise ValueError(f"{name} at step {step} must be a NumPy array {wanted}, got {found}.")
     kind, reward, discount = timestep.step_type, timestep.reward, timestep.discount
     first, seen = kind == FIRST, timestep.observation
     # The field, where it is wrong (`[E, ...]` bool), and what is allowed.

@@ -23,25 +23,17 @@ _DRAWN = ("quadruped", "escape")  # dm_control draws its terrain with OpenGL on 
 
 
 class ControlSuite(DmEnvVector):
-    """E copies of one task, stepped sequentially in this process.
+    """E copies of one task, stepped sequentially.
 
     The observation is float32 `[D]`: the task's parts in the task's own order (that of
-    `dm_control`'s `observation_spec()`, which is also that of its `flat_observation`), each
-    flattened row by row, a scalar as one number. `cartpole` has 3 of `position`, then 2 of
-    `velocity`. Actions are float32 with the task's bounds, clipped to them here and only here.
+    `dm_control`'s `flat_observation`): `cartpole` has 3 of `position`, then 2 of `velocity`. Its
+    actions are float32 with the task's bounds, clipped to them here and only here.
 
     An episode ends after 1000 steps by its time limit, so with discount 1. Only `lqr` differs: it
     has no limit of its own, ends by termination, and bounds its actions by 1e10, at which its
     physics diverge.
 
-    Args:
-      domain: the suite's name of the model: "cartpole".
-      task: the suite's name of the task: "swingup".
-      num_envs: E >= 1.
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
-      time_limit: > 0, seconds of simulated time until an episode is cut off; the task's own when
-        None.
-
+    `time_limit`, in seconds of simulated time, replaces the task's own.
     """
 
     def __init__(

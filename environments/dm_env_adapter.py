@@ -15,14 +15,9 @@ from .spaces import convert
 
 
 class DmEnvVector(SequentialVector):
-    """E dm_env environments, stepped sequentially in this process.
+    """E dm_env environments, stepped sequentially. `dm_env` has no seeds.
 
-    An episode whose last discount is 0 ends by termination; one whose last discount is 1 was cut
-    off by a time limit. The specs follow from `spaces`.
-
-    Args:
-      environments: E >= 1 of them. They draw their own random numbers: `dm_env` has no seeds.
-      max_episode_steps: transitions after which episodes are cut off that have not ended before.
+    A last discount of 0 is a termination, one of 1 a time limit.
     """
 
     def __init__(

@@ -40,11 +40,8 @@ class EmulatedAtari(SequentialVector):
     episode of environment e begins in state `(e + k E) mod S` of S: the first S episodes that E
     environments share begin in S different ones.
 
-    Args (others are as for `Atari`):
-      seed: >= 0, of the number of no-ops.
-      states: results of `emulator_state`; None for the game's own start.
-      max_noops: not used with `states`.
-      max_frames: counted from where the episode begins.
+    `states` are results of `emulator_state`; `max_noops` is not used with them, and `max_frames`
+    count from where the episode begins. Other arguments are as for `Atari`.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """One way to make every kind of environment, by its id or by a function that makes it."""
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -239,13 +238,8 @@ def _make_gymnasium(id: str, request: _Request) -> VectorEnvironment:
     if not callable(creator):
         with one_sentence(f"{id} cannot be made"):
             creator = gymnasium.envs.registration.load_env_creator(creator)
-    switches = values(
-        request.switches,
-        creator,
-        id,
-        defaults=defaults,
-        evaluation=request.evaluation,
-    )
+    given, evaluation = request.switches, request.evaluation
+    switches = values(given, creator, id, defaults=defaults, evaluation=evaluation)
     if request.render:
         switches["render_mode"] = "rgb_array"
 
@@ -286,7 +280,8 @@ def _make_custom(maker: Any, name: str, request: _Request) -> VectorEnvironment:
     defaults = {} if is_vector else {LIMIT: DEFAULT_LIMIT}
     switches = values(switches, maker, name, defaults=defaults, evaluation=evaluation)
     if is_vector:
-        made = _call(maker, name, {**switches, "num_envs": num_envs, "seed": seed})
+        with one_sentence(f"{name} cannot be made"):
+            made = maker(**switches, num_envs=num_envs, seed=seed)
         with closed_on_error([made] if hasattr(made, "close") else []):
             return as_vector(made, f"the result of {name}", num_envs=num_envs, seed=seed)
     limit = {LIMIT: switches.pop(LIMIT)} if LIMIT in switches.keys() - names else {}
@@ -296,20 +291,14 @@ def _make_custom(maker: Any, name: str, request: _Request) -> VectorEnvironment:
     with closed_on_error(environments):
         for each in seeds:
             seeded = {**switches, "seed": each} if "seed" in names else switches
-            environments.append(_call(maker, name, seeded))
-            if is_written_in_jax(environments[0]):
-                pure = as_pure(environments[0], **limit)
-                return PureVector(pure, num_envs=num_envs, seed=seed, name=name)
+            with one_sentence(f"{name} cannot be made"):
+                environments.append(maker(**seeded))
+            if is_jax := is_written_in_jax(environments[0]):
+                break
+    if is_jax:
+        pure = as_pure(environments[0], **limit)
+        return PureVector(pure, num_envs=num_envs, seed=seed, name=name)
     return _vector(environments, name, seed, limit)
-
-
-def _call(maker: Callable[..., Any], name: str, arguments: dict[str, Any]) -> Any:
-    try:
-        inspect.signature(maker).bind(**arguments)
-    except TypeError as error:
-        raise ValueError(f"{name} cannot be made: {error}.") from error
-    with one_sentence(f"{name} cannot be made"):
-        return maker(**arguments)
 
 
 def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvironment:

@@ -28,22 +28,13 @@ _RETURNED = ("observation", "reward", "terminated", "truncated", "info")
 class GymnasiumVector(SequentialVector):
     """E Gymnasium environments, stepped sequentially in this process.
 
-    An episode that is terminated ends with discount 0; one that is truncated (and not terminated)
-    ends with discount 1. Gymnasium's `info` is dropped. The specs follow from `spaces`.
-
-    Attributes:
-      statistics: a sentence on running statistics of the environments' wrappers; empty without any.
-
-    Args:
-      make_one: makes one environment; called E times. It chooses the render mode.
-      num_envs: E >= 1.
-      seed: >= 0, see `make`.
-      max_episode_steps: transitions after which episodes are cut off. None leaves that to the
-        environments; those without a limit get `datatypes.DEFAULT_LIMIT`.
+    `make_one` is called E times; it chooses the render mode. `max_episode_steps` of None leaves the
+    limit to the environments; those without one get `datatypes.DEFAULT_LIMIT`. `statistics` is a
+    sentence on running statistics of their wrappers, or empty.
     """
 
-    # gymnasium.vector.SyncVectorEnv is 20 % slower than this loop on CartPole (it copies twice and
-    # collects `info`), and does not report which environment returned what is wrong.
+    # gymnasium.vector.SyncVectorEnv is 20 % slower on CartPole (it copies twice and collects
+    # `info`), and does not report which environment returned what is wrong.
 
     _COUNTERS = (*SequentialVector._COUNTERS, "_seeds")
 
@@ -72,10 +63,15 @@ class GymnasiumVector(SequentialVector):
             self._simulations = [_simulation(one.unwrapped) for one in self._environments]
 
     def seed_again(self) -> None:
-        """Lets the next reset begin as the first one, and seeds the spaces."""
+        """Lets the next reset begin as the first one, and seeds spaces, for those who sample."""
         self._seeds: list[int | None] = [*self._numbers]
         for environment, number in zip(self._environments, self._numbers, strict=True):
-            _seed_spaces(environment.unwrapped, number)
+            inner = environment.unwrapped
+            for name in ("observation_space", "action_space"):
+                space = copy.deepcopy(getattr(inner, name))  # not the one of the class
+                with contextlib.suppress(AttributeError):  # a property
+                    setattr(inner, name, space)
+                getattr(inner, name).seed(number)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""
@@ -120,15 +116,6 @@ def checked_results(what: str, results: Any) -> tuple[Any, ...]:
     kind = type(results).__name__
     found = f"{len(results)} values" if isinstance(results, tuple) else f"one of type {kind}"
     raise RefusedError(f"{what} must return ({', '.join(names)}), got {found}.")
-
-
-def _seed_spaces(environment: gymnasium.Env, seed: int) -> None:
-    """Gives an environment spaces of its own, for those that call `sample`."""
-    for name in ("observation_space", "action_space"):
-        space = copy.deepcopy(getattr(environment, name))
-        with contextlib.suppress(AttributeError):  # a property
-            setattr(environment, name, space)
-        getattr(environment, name).seed(seed)
 
 
 def _wrappers(environment: gymnasium.Env) -> Iterator[gymnasium.Wrapper]:
@@ -226,8 +213,12 @@ class GymnasiumVectorAdapter(SequentialVector):
             batch, *numbers, _ = checked_results("the vector's step()", results)
         columns = map(self._column, ("reward", "terminated", "truncated"), numbers)
         for e, result in enumerate(zip(*columns, strict=True)):
+            with one_sentence(
+                f"the vector's observation at step {self._num_steps} has too few parts"
+            ):
+                part = part_of(batch, e)
             # Where an episode has begun, what came with its first observation means nothing.
-            yield (self._part(batch, e), *((0.0, False, False) if first[e] else result))
+            yield (part, *((0.0, False, False) if first[e] else result))
 
     def _column(self, name: str, values: Any) -> np.ndarray:
         """One value for each environment."""
@@ -238,16 +229,6 @@ class GymnasiumVectorAdapter(SequentialVector):
                 f"be one number for each of {self.num_envs} environments."
             )
         return array
-
-    def _part(self, batch: Any, e: int) -> Any:
-        """The part of one environment."""
-        try:
-            return part_of(batch, e)
-        except Exception as error:  # of whatever stands in place of arrays
-            raise RefusedError(
-                f"the vector's observation at step {self._num_steps} is {batch!r:.60}; it must "
-                "have a part for each environment."
-            ) from error
 
     def _called(self, name: str, function: Callable[[], Any]) -> Any:
         self._has_failed = True

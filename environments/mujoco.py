@@ -40,7 +40,7 @@ class MujocoState:
         self._shapes = {name: array.shape for name, array in found.items() if array.size}
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs, in plain data."""
+        """See `Resumable`."""
         unchanged, data, model = self._unchanged(), _arrays(self._data), _arrays(self._model)
         return {
             "time": float(self._data.time),
@@ -50,7 +50,7 @@ class MujocoState:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a state of a simulation of the same model; a ValueError if it is another."""
+        """See `Resumable`."""
         model, unchanged = _arrays(self._model), self._unchanged()
         if (
             self._shapes != {name: array.shape for name, array in state["data"].items()}

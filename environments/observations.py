@@ -1,10 +1,10 @@
 """Observations of other libraries: compared with their space at every step, put into one array.
 
 A space (of Gymnasium, or a spec of dm_env) becomes a tree: a `Part` is one array, a `Group` is a
-dictionary or a tuple of parts. Reading an observation checks its keys, the shape and the kind of
-each array, and that integers lie within their limits, the least and the largest ones. Floats may
-leave their bounds; the reader checks that they are finite, for all environments together. Where it
-is strict, for `check_environment`, the library itself is asked, which knows types and bounds.
+dictionary or a tuple of parts. Reading an observation checks its keys, and the shape, the kind and
+the limits of integers of each array. Floats may leave their bounds; whether they are finite is
+checked later, for all environments together. `check_environment` reads strictly: the library itself
+is asked, which knows types and bounds.
 """
 
 import functools
@@ -26,9 +26,9 @@ Limits: TypeAlias = tuple[Any, Any]
 class MisfitError(ValueError):
     """`what` came at a place (`where`, as in `['arm'][2]`), and what its space says."""
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(where, what)
-        self.where, self.what = where, what
+    def __init__(self, what: str, where: str = "") -> None:
+        super().__init__(what, where)
+        self.what, self.where = what, where
 
 
 class Part:
@@ -60,22 +60,20 @@ class Part:
         try:
             array = np.asarray(value)
         except Exception as error:  # lists of several lengths, and whatever `__array__` raises
-            raise MisfitError("", f"is no array, but {_shown(self._space)} is one") from error
+            raise MisfitError(f"is no array, but {_shown(self._space)} is one") from error
         if array.shape != self._shape:
-            what = f"has shape {array.shape}, but {_shown(self._space)} has shape {self._shape}"
-            raise MisfitError("", what)
+            shown = _shown(self._space)
+            raise MisfitError(f"has shape {array.shape}, but {shown} has shape {self._shape}")
         if array.dtype.kind not in (_NUMBERS if self._limits is None else _INTEGERS):
             kind = array.dtype if array.dtype.kind in "fc" else type(value).__name__
-            what = f"is of type {kind}, which {_shown(self._space)} does not take"
-            raise MisfitError("", what)
+            raise MisfitError(f"is of type {kind}, which {_shown(self._space)} does not take")
         if self._limits is not None and not (self._fits_always and array.dtype == self._dtype):
             array = self._distances(array)
         self._write(array, out)
         if strict and not _contains(self._space, value):
             found = " ".join(repr(value).split())[:_SHOWN]
             kind = getattr(value, "dtype", type(value).__name__)
-            what = f"is {found} ({kind}), which is not in {_shown(self._space)}"
-            raise MisfitError("", what)
+            raise MisfitError(f"is {found} ({kind}), which is not in {_shown(self._space)}")
 
     def name(self, index: int) -> str:
         """Indices of a number of the array."""
@@ -90,7 +88,7 @@ class Part:
             assert self._limits is not None
             low, high = (int(np.broadcast_to(x, self._shape).flat[index]) for x in self._limits)
             what = f"is {array.flat[index]}, but {_shown(self._space)} has {low} to {high}"
-            raise MisfitError(self.name(index), what)
+            raise MisfitError(what, self.name(index))
         return distances
 
 
@@ -132,7 +130,7 @@ class Group:
             try:
                 part.read(value[key], out[place], strict=strict)
             except MisfitError as error:
-                raise MisfitError(f"[{key!r}]{error.where}", error.what) from error
+                raise MisfitError(error.what, f"[{key!r}]{error.where}") from error
 
     def name(self, index: int) -> str:
         """Keys and indices of a number of the flattened observation."""
@@ -151,7 +149,7 @@ class Group:
 
     def _refuse(self, what: str) -> None:
         has = f"{len(self._parts)} entries" if self._keys is None else f"the keys {[*self._keys]}"
-        raise MisfitError("", f"{what}, but {_shown(self._space)} has {has}")
+        raise MisfitError(f"{what}, but {_shown(self._space)} has {has}")
 
 
 def place(shape: tuple[int, ...], index: int) -> str:
@@ -193,11 +191,7 @@ def one_hot(space: Any, limits: Limits) -> Part:
 
 
 def image(space: Any, limits: Limits) -> tuple[specs.Array, Part, str]:
-    """Integers or bools as pixels, scaled from their limits to 0 to 255; see `spaces`.
-
-    Returns:
-      The spec uint8 `[H, W, C]`, what reads the images, and `EnvironmentSpec.note`.
-    """
+    """Integers or bools as pixels: their spec, what reads them, and `EnvironmentSpec.note`."""
     shape, notes = (*space.shape, 1)[:3], []
     channels_first = len(space.shape) == 3 and min(shape[1:]) >= max(_SIDE, 4 * shape[0])
     if channels_first:

@@ -5,7 +5,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -31,12 +31,9 @@ class Transition(NamedTuple):
     truncated: jax.Array  # bool []: the episode is cut off; ignored where `terminated`
 
 
-_SCALARS = ("bool", "number")
-
 Stepped: TypeAlias = tuple[State, Transition]
 
 
-@runtime_checkable
 class PureEnvironment(Protocol):
     """One environment as pure, jittable functions. Episodes are begun by who calls them.
 
@@ -183,26 +180,22 @@ def leaves_of(tree: Any) -> list[np.ndarray]:
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
     """The inverse of `leaves_of`; a ValueError if the leaves are not those of a tree like this."""
     wanted, structure = jax.tree.flatten(like)
-    if len(wanted) != len(leaves):
-        raise ValueError(f"a state of another environment: {len(leaves)} arrays, not {len(wanted)}")
     restored = with_keys(wanted, [jnp.array(x) for x in leaves])
-    for one, x in zip(wanted, restored, strict=True):
-        if (one.shape, one.dtype) != (x.shape, x.dtype):
-            found = f"{x.dtype} {x.shape} in place of {one.dtype} {one.shape}"
-            raise ValueError(f"a state of another environment: {found}")
+    needed, found = ([f"{x.dtype} {x.shape}" for x in each] for each in (wanted, restored))
+    if needed != found:
+        raise ValueError(f"a state of another environment: {found} in place of {needed}")
     return jax.tree.unflatten(structure, restored)
 
 
 def check_pure(environment: Any, name: str = "") -> None:
     """Refuses, by a ValueError, what has no such methods, or does not return what its spec says."""
     name = name or type(environment).__name__
-    is_pure = isinstance(environment, PureEnvironment) and not hasattr(environment, "num_envs")
-    if not is_pure or not isinstance(environment.spec, EnvironmentSpec):
+    spec = getattr(environment, "spec", None)
+    if not isinstance(spec, EnvironmentSpec) or hasattr(environment, "num_envs"):
         raise ValueError(
             f"{name} is not an environment written in JAX: it must have a spec (EnvironmentSpec), "
             "reset(key) and step(key, state, action)."
         )
-    spec = environment.spec
 
     def both(key: jax.Array, action: jax.Array) -> Any:
         state, observation = environment.reset(key)
@@ -212,20 +205,17 @@ def check_pure(environment: Any, name: str = "") -> None:
     action = jax.ShapeDtypeStruct(spec.actions.shape, spec.actions.dtype)
     with one_sentence(f"{name} cannot be traced by JAX"):
         found, transition = jax.eval_shape(both, jax.eval_shape(lambda: jax.random.key(0)), action)
-    for field in ("reward", "terminated", "truncated"):
+    number, flag = ("one number", "fiub"), ("one bool", "iub")
+    for field, (kind, letters) in {"reward": number, "terminated": flag, "truncated": flag}.items():
         value = getattr(transition, field)
-        if value.shape or value.dtype.kind not in ("fiub" if field == "reward" else "iub"):
+        if value.shape or value.dtype.kind not in letters:
             raise ValueError(
-                f"{name} must return a {field} that is one {_SCALARS[field == 'reward']}, got "
-                f"{value.dtype} {value.shape}."
+                f"{name} must return a {field} that is {kind}, got {value.dtype} {value.shape}."
             )
-    wanted = spec.observations
+    wanted = f"{spec.observations.dtype} {spec.observations.shape}"
     for _, seen in found:
-        if (seen.shape, seen.dtype) != (wanted.shape, wanted.dtype):
-            raise ValueError(
-                f"{name} must return observations {wanted.dtype} {wanted.shape}, got {seen.dtype} "
-                f"{seen.shape}."
-            )
+        if (given := f"{seen.dtype} {seen.shape}") != wanted:
+            raise ValueError(f"{name} must return observations {wanted}, got {given}.")
     first, second = (jax.tree.map(lambda x: (x.shape, x.dtype.name), state) for state, _ in found)
     if first != second:
         raise ValueError(

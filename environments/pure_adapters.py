@@ -27,7 +27,8 @@ def as_pure(made: Any, max_episode_steps: int | None = None) -> PureEnvironment:
     if _is_gymnax(made):
         made = Gymnax(made)
     limit = max_episode_steps or made.spec.max_episode_steps or DEFAULT_LIMIT
-    return made if limit == made.spec.max_episode_steps else _Limited(made, limit)
+    limited: Any = _Limited(made, limit)
+    return made if limit == made.spec.max_episode_steps else limited
 
 
 def _is_gymnax(made: Any) -> bool:
@@ -45,14 +46,8 @@ class _Limited:
     def spec(self) -> EnvironmentSpec:
         return self.environment.spec._replace(max_episode_steps=self.limit)
 
-    def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
-        return self.environment.reset(key)
-
-    def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
-        return self.environment.step(key, state, action)
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.environment, name)  # draw, if it is there
+        return getattr(self.environment, name)
 
 
 class Pgx:

@@ -7,7 +7,7 @@ Their optimal mean returns are known exactly.
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,18 +17,10 @@ from dm_env import specs
 from ..basics.machine import check_memory
 from ..datatypes import EnvironmentSpec
 from .arrival import enlarge
-from .pure import Stepped, Transition
+from .pure import State, Stepped, Transition
 
 MOVE_COST = 0.01  # of deep_sea
 _NEVER: Any = np.False_
-
-
-class CatchState(NamedTuple):
-    """Row of the ball, column of the ball, column of the paddle: int32 `[]`."""
-
-    row: jax.Array
-    ball: jax.Array
-    paddle: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,36 +41,30 @@ class PureCatch:
         specs.DiscreteArray(3, np.int32, "action"),
     )
 
-    def reset(self, key: jax.Array) -> tuple[CatchState, jax.Array]:
-        """See `PureEnvironment`."""
+    def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
+        """The state: the ball's row, its column, and the paddle's column."""
         ball = jax.random.randint(key, (), 0, self.COLUMNS)
-        state = CatchState(jnp.int32(0), ball, jnp.int32(self.COLUMNS // 2))
-        return state, self._observe(state)
+        state = jnp.int32(0), ball, jnp.int32(self.COLUMNS // 2)
+        return state, self._observe(*state)
 
-    def step(self, key: jax.Array, state: CatchState, action: jax.Array) -> Stepped:
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
         """See `PureEnvironment`."""
-        paddle = jnp.clip(state.paddle + action - 1, 0, self.COLUMNS - 1)
-        state = CatchState(state.row + 1, state.ball, paddle)
-        landed = state.row == self.ROWS - 1
-        reward = jnp.where(landed, jnp.where(state.ball == paddle, 1.0, -1.0), 0.0)
-        return state, Transition(self._observe(state), reward, landed, _NEVER)
+        row, ball, paddle = state
+        row, paddle = row + 1, jnp.clip(paddle + action - 1, 0, self.COLUMNS - 1)
+        landed = row == self.ROWS - 1
+        reward = jnp.where(landed, jnp.where(ball == paddle, 1.0, -1.0), 0.0)
+        seen = self._observe(row, ball, paddle)
+        return (row, ball, paddle), Transition(seen, reward, landed, _NEVER)
 
     def draw(self, observation: np.ndarray) -> np.ndarray:
         """The board: uint8 `[160, 80, 3]`; ball and paddle are white."""
         board = observation.reshape(self.ROWS, self.COLUMNS, 1)
         return enlarge((255 * board).astype(np.uint8).repeat(3, axis=2), 16)
 
-    def _observe(self, state: CatchState) -> jax.Array:
+    def _observe(self, row: jax.Array, ball: jax.Array, paddle: jax.Array) -> jax.Array:
         board = jnp.zeros((self.ROWS, self.COLUMNS), jnp.float32)
-        board = board.at[state.row, state.ball].set(1.0).at[-1, state.paddle].set(1.0)
+        board = board.at[row, ball].set(1.0).at[-1, paddle].set(1.0)
         return board.ravel()
-
-
-class MemoryState(NamedTuple):
-    """Steps since the cue, and the cue (+1 or -1): int32 `[]`."""
-
-    time: jax.Array
-    cue: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,19 +93,17 @@ class PureMemory:
         if self.length < 1:
             raise ValueError(f"Memory: length must be at least 1, got {self.length}.")
 
-    def reset(self, key: jax.Array) -> tuple[MemoryState, jax.Array]:
-        """Shows a random cue."""
-        cue = 2 * jax.random.randint(key, (), 0, 2) - 1
-        state = MemoryState(jnp.int32(0), cue)
-        return state, self._observe(state)
+    def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
+        """Shows a random cue. The state: steps since the cue, and the cue."""
+        time, cue = jnp.int32(0), 2 * jax.random.randint(key, (), 0, 2) - 1
+        return (time, cue), self._observe(time, cue)
 
-    def step(self, key: jax.Array, state: MemoryState, action: jax.Array) -> Stepped:
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
         """Time passes; the answer to the query is compared with the cue."""
-        state = MemoryState(state.time + 1, state.cue)
-        answered = state.time > self.length
-        matches = jnp.where(2 * action - 1 == state.cue, 1.0, -1.0)
-        reward = jnp.where(answered, matches, 0.0)
-        return state, Transition(self._observe(state), reward, answered, _NEVER)
+        time, cue = state[0] + 1, state[1]
+        answered = time > self.length
+        reward = jnp.where(answered, jnp.where(2 * action - 1 == cue, 1.0, -1.0), 0.0)
+        return (time, cue), Transition(self._observe(time, cue), reward, answered, _NEVER)
 
     def draw(self, observation: np.ndarray) -> np.ndarray:
         """Two squares: uint8 `[32, 64, 3]`, for the cue (green is +1, red -1) and the query."""
@@ -129,17 +113,9 @@ class PureMemory:
         picture[0, 1] = 255 * query
         return enlarge(picture, 32)
 
-    def _observe(self, state: MemoryState) -> jax.Array:
-        cue = jnp.where(state.time == 0, state.cue, 0)
-        return jnp.stack([cue, state.time == self.length]).astype(jnp.float32)
-
-
-class DeepSeaState(NamedTuple):
-    """The diver's row and column, int32 `[]`; what the noisy television shows, `[screen]`."""
-
-    row: jax.Array
-    column: jax.Array
-    screen: jax.Array
+    def _observe(self, time: jax.Array, cue: jax.Array) -> jax.Array:
+        shown = jnp.where(time == 0, cue, 0)
+        return jnp.stack([shown, time == self.length]).astype(jnp.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,21 +182,21 @@ class PureDeepSea:
         np.fill_diagonal(right, generator.permutation(np.arange(self.size) % 2))
         return right
 
-    def reset(self, key: jax.Array) -> tuple[DeepSeaState, jax.Array]:
-        """The diver is at the top left."""
-        state = DeepSeaState(jnp.int32(0), jnp.int32(0), self._noise(key))
-        return state, self._observe(state)
+    def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
+        """The diver is at the top left. The state: its row and column, and the screen."""
+        state = jnp.int32(0), jnp.int32(0), self._noise(key)
+        return state, self._observe(*state)
 
-    def step(self, key: jax.Array, state: DeepSeaState, action: jax.Array) -> Stepped:
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
         """The diver sinks by one row and moves by one column."""
-        row, column, end = state.row, state.column, self.size - 1
+        (row, column, screen), end = state, self.size - 1
         right = action == jnp.asarray(self.right)[jnp.minimum(row, end), column]
         found = right & (row == end) & (column == end)
         moved = jnp.clip(column + jnp.where(right, 1, -1), 0, end)
-        screen = jnp.where(right & self.remote, state.screen, self._noise(key))
-        state = DeepSeaState(row + 1, moved, screen)
+        screen = jnp.where(right & self.remote, screen, self._noise(key))
+        state = row + 1, moved, screen
         reward = found - right * (MOVE_COST / self.size)
-        return state, Transition(self._observe(state), reward, state.row == self.size, _NEVER)
+        return state, Transition(self._observe(*state), reward, row == end, _NEVER)
 
     def draw(self, observation: np.ndarray) -> np.ndarray:
         """The cells and a row for the television: uint8 `[16 N, 16 N, 3]`, or one row more."""
@@ -236,10 +212,10 @@ class PureDeepSea:
     def _noise(self, key: jax.Array) -> jax.Array:
         return jax.random.uniform(key, (self.screen,), jnp.float32)
 
-    def _observe(self, state: DeepSeaState) -> jax.Array:
+    def _observe(self, row: jax.Array, column: jax.Array, screen: jax.Array) -> jax.Array:
         cells = jnp.zeros((self.size + 1, self.size), jnp.float32)
-        cells = cells.at[state.row, state.column].set(1.0)[:-1]  # below the last row is the end
-        return jnp.concatenate([cells.ravel(), state.screen])
+        cells = cells.at[row, column].set(1.0)[:-1]  # below the last row is the end
+        return jnp.concatenate([cells.ravel(), screen])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,9 @@ from .mujoco import MujocoState
 from .observations import Group, MisfitError, Part
 from .plain_data import Attributes
 
-_FLOATS = (float, np.float64, np.float32)
-_BOOLS = (bool, np.bool_)
+# Types that need no check, NumPy's letters of other kinds, and what is allowed.
+_NUMBER = (float, np.float64, np.float32), "biuf", "one number"
+_FLAG = (bool, np.bool_), "biu", "True or False"
 
 Result: TypeAlias = tuple[Any, Any, Any, Any]
 """Observation, reward, terminated and truncated of an environment, not checked yet."""
@@ -27,13 +28,9 @@ class SequentialVector:
     """Base of adapters: restarts, time steps, and checks of what the environments return.
 
     An adapter keeps its environments in `_environments`, and defines how environment e begins
-    (`_begin`) and is stepped (`_advance`), and what has its state (`_parts`). It has the spec of
-    one environment, what checks and converts observations (`see`) and checked actions `[E, ...]`
-    (`act`, which alone clips them), and a limit of the transitions of episodes, or None.
-
-    Attributes:
-      is_strict: whether observations must also be in their space by the library's own rules, which
-        know bounds of floats and exact types. `check_environment` asks for it.
+    (`_begin`) and is stepped (`_advance`), and what has its state (`_parts`). `see` checks and
+    converts observations (by the library's own rules, too, if `is_strict`), `act` checked actions
+    `[E, ...]`, which it alone clips; `limit` is of the transitions of episodes.
     """
 
     _COUNTERS: tuple[str, ...] = ("_lengths", "_starts", "_num_steps")
@@ -76,10 +73,13 @@ class SequentialVector:
         reward = np.zeros(self.num_envs)
         terminated, truncated = np.zeros((2, self.num_envs), bool)
         for e, (found, gain, over, cut_off) in enumerate(self._results(given, first)):
-            reward[e] = self._number(gain, e)
-            terminated[e] = self._bool(over, "terminated", e)
-            truncated[e] = self._bool(cut_off, "truncated", e)
-            self._read(found, observation[e], e)
+            reward[e] = self._one("reward", gain, e)
+            terminated[e] = self._one("terminated", over, e)
+            truncated[e] = self._one("truncated", cut_off, e)
+            try:
+                self._see.read(found, observation[e], strict=self.is_strict)
+            except MisfitError as error:
+                raise self._refused(f"observation{error.where}", e, error.what) from error
         check_finite(reward, observation, self._num_steps, self._see.name)
         self._lengths = np.where(first, 0, self._lengths + 1)
         if self._limit is not None:
@@ -95,8 +95,7 @@ class SequentialVector:
     def recorded(self, observations: Any, actions: Any) -> tuple[np.ndarray, np.ndarray]:
         """Recorded observations `[n, ...]` and actions `[m, ...]`, in the form of the spec.
 
-        They are given as an environment returns and takes them; actions are not clipped. A
-        ValueError names an observation that does not fit its space, or an action that is none.
+        Actions are not clipped. A ValueError names an observation or an action that is none.
         """
         seen, taken = self.spec.observations, self.spec.actions
         leaf = observations
@@ -157,27 +156,19 @@ class SequentialVector:
         """Steps environment e."""
         raise NotImplementedError
 
-    def _read(self, found: Any, out: np.ndarray, e: int) -> None:
+    def _one(self, name: str, value: Any, e: int) -> Any:
+        """A reward, or whether an episode has ended, in whatever form it came."""
+        types, kinds, allowed = _NUMBER if name == "reward" else _FLAG
+        if type(value) in types:
+            return value
         try:
-            self._see.read(found, out, strict=self.is_strict)
-        except MisfitError as error:
-            raise self._refused(f"observation{error.where}", e, error.what) from error
-
-    def _number(self, value: Any, e: int) -> float:
-        if type(value) in _FLOATS:
-            return value
-        array = _array(value)
-        if array.size != 1 or array.dtype.kind not in "biuf":
-            raise self._refused("reward", e, f"is {value!r:.60}; it must be one number")
+            array = np.asarray(value)
+        except Exception:  # lists of several lengths
+            array = np.array(None)
+        is_one = array.size == 1 and array.dtype.kind in kinds
+        if not is_one or (types is _FLAG[0] and array.item() not in (0, 1)):
+            raise self._refused(name, e, f"is {value!r:.60}; it must be {allowed}")
         return array.item()
-
-    def _bool(self, value: Any, name: str, e: int) -> bool:
-        if type(value) in _BOOLS:
-            return value
-        array = _array(value)
-        if array.size != 1 or array.dtype.kind not in "biu" or array.item() not in (0, 1):
-            raise self._refused(name, e, f"is {value!r:.60}; it must be True or False")
-        return bool(array.item())
 
     def _refused(self, name: str, e: int, what: str) -> RefusedError:
         return RefusedError(f"the {name} of environment {e} at step {self._num_steps} {what}.")
@@ -203,10 +194,9 @@ def check_finite(
 
 
 def check_alike(environments: Sequence[Any], *names: str) -> list[Any]:
-    """Refuses environments that cannot be stepped together; returns the spaces of one.
+    """Refuses environments that are one object or differ; returns the spaces of one.
 
-    `names` are of attributes or methods that give what must be equal in all of them. A ValueError
-    says that two are the same object or have different spaces, or that these cannot be read.
+    `names` are of attributes or methods that give what must be equal in all of them.
     """
     if len({id(environment) for environment in environments}) < len(environments):
         raise ValueError(
@@ -233,10 +223,3 @@ def part_of(batch: Any, index: int) -> Any:
     if isinstance(batch, tuple):
         return tuple(part_of(value, index) for value in batch)
     return batch[index]
-
-
-def _array(value: Any) -> np.ndarray:
-    try:
-        return np.asarray(value)
-    except Exception:  # lists of several lengths
-        return np.array(None)

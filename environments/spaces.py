@@ -1,29 +1,9 @@
 """Spaces of Gymnasium and specs of dm_env in the forms of our specs.
 
-| observation space, or spec | observation |
-|---|---|
-| Box or array of floats | float32, the same shape; a scalar is a vector of one number |
-| those of unsigned integers or bool, `[H, W, C]`, `[H, W]` | image: uint8 `[H, W, C or 1]` |
-| Discrete of n values | float32 `[n]`, one-hot |
-| MultiDiscrete, MultiBinary, other Boxes | float32 `[size]`: one-hot, 0 and 1, scaled to [0, 1] |
-| Dict, Tuple or dictionary of all these | float32 `[sum of sizes]`: flattened, in their order |
-
-The values of an image are scaled from the bounds of their space to 0 to 255, its lower to its upper
-one; networks divide by 255. So the upper one must be the largest value that occurs: a board of 0
-and 1 with a `high` of 255 is almost black. A depth image of 16 bits keeps 256 levels. Codes (of
-objects, colours) are scaled as if they were brightness, since a space cannot say that they are
-codes: show a channel of bits for each code. An image with its channels first, `[C, H, W]`, is
-turned: where H and W are at least 16 and at least 4 C. The log of a run says what was done.
-
-Where integers are flattened, they are scaled from their bounds to [0, 1], in float64; so are the
-pixels of an image in a dictionary or a tuple, which has no convolutions then. Every observation is
-compared with its space before: see `observations`.
-
-| action space, or spec | action |
-|---|---|
-| Discrete of n values | int32, 0 to n - 1 (the space's `start` is added here) |
-| MultiDiscrete, MultiBinary | int32, a number for each combination, the last entry fastest |
-| Box or array of floats, bounded | float32 `[size]`: flattened; clipped to the bounds only here |
+docs/how_to/environment.md has the tables. An image is scaled from the bounds of its space to 0 to
+255 (a depth of 16 bits keeps 256 levels); channels that come first are turned where height and
+width are at least 16 and at least 4 times their number; a `note` says what was done. Where integers
+are flattened, pixels in a dictionary too, they are scaled from their bounds to [0, 1], in float64.
 """
 
 from collections.abc import Mapping
@@ -40,16 +20,11 @@ from .observations import Group, Limits, Part, floats, image, one_hot, scaled
 MAX_COMBINATIONS = 4096  # of actions: the policy has an output for each
 MAX_FLATTENED = 4096  # numbers in a flattened observation
 _SMALL = 2  # bytes of integers whose own range is a scale
+_DISCRETE = "it must be Discrete, MultiDiscrete, MultiBinary, a DiscreteArray, or"
 _SEEN = (
-    "it must be a Box (of integers only with bounds), Discrete, MultiDiscrete, MultiBinary, or a "
-    "Dict or a Tuple of these",
-    "it must be floats, bool, integers (of more than 16 bits only with bounds), a DiscreteArray or "
-    "a dictionary of these",
+    "an array (of integers of more than 16 bits only with bounds), or a Dict or a Tuple of these"
 )
-_TAKEN = (
-    "it must be Discrete, MultiDiscrete, MultiBinary, or a Box of floats with finite bounds",
-    "it must be a DiscreteArray, or a BoundedArray of floats with finite bounds",
-)
+_TAKEN = "a Box or an array of floats with finite bounds"
 
 
 def convert(
@@ -57,8 +32,7 @@ def convert(
 ) -> tuple[EnvironmentSpec, Part | Group, Convert]:
     """The spec of one environment, what reads its observations, and what converts its actions.
 
-    Raises:
-      ValueError: a space has none of the forms above, or too many numbers.
+    A ValueError says that a space is of another kind, or has too many numbers.
     """
     observations, see, found = _observations(seen)
     actions, act = _actions(taken)
@@ -100,7 +74,7 @@ def _actions(space: Any) -> tuple[ActionSpec, Convert]:
         low, high = (np.broadcast_to(bound, space.shape) for bound in limits)
         if fits([low, high]):
             return _bounded(low, high, space.dtype)
-    raise _refused("action", space, _TAKEN)
+    raise ValueError(f"the action space {space} is not supported: {_DISCRETE} {_TAKEN}.")
 
 
 def _tree(space: Any) -> Part | Group:
@@ -121,7 +95,7 @@ def _tree(space: Any) -> Part | Group:
         return floats(space)
     if _is_array(space) and (limits := _limits(space)) is not None:
         return scaled(space, limits)
-    raise _refused("observation", space, _SEEN)
+    raise ValueError(f"the observation space {space} is not supported: {_DISCRETE} {_SEEN}.")
 
 
 def _is_array(space: Any) -> bool:
@@ -183,9 +157,3 @@ def _combinations(
         return each.astype(space.dtype)
 
     return specs.DiscreteArray(count, np.int32, "action"), split
-
-
-def _refused(what: str, space: Any, allowed: tuple[str, str]) -> ValueError:
-    is_spec = not isinstance(space, spaces.Space)
-    kind = "spec" if is_spec else "space"
-    return ValueError(f"the {what} {kind} {space} is not supported: {allowed[is_spec]}.")

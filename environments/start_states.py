@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-_KEYS = {"game", "lengths", "states"}
-
 
 class StartStates(NamedTuple):
     """States of a game (ale-py's name), as `EmulatedAtari.emulator_state` gave them."""
@@ -23,8 +21,6 @@ class StartStates(NamedTuple):
 def save_states(path: Path, starts: StartStates) -> None:
     """Writes a file that `load_states` reads: NumPy's .npz, the same bytes for the same states."""
     check_states_path(path)
-    if not starts.states:
-        raise ValueError(f"There are no states to write to {path}.")
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
         path,
@@ -41,8 +37,6 @@ def load_states(path: Path) -> StartStates:
     try:
         # NumPy leaves a file open that it opened itself and cannot read.
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            if set(file) != _KEYS:
-                raise ValueError("other contents")
             game, lengths, states = str(file["game"]), file["lengths"], file["states"].tobytes()
     except Exception as error:  # zipfile, zlib and NumPy have many for damaged files
         raise ValueError(f"{path} is damaged, or not a file of start states ({error}).") from None

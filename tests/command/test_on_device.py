@@ -165,7 +165,7 @@ def test_numbers_of_an_environment_that_are_not_finite_are_named(
         state, transition = step(self, key, state, action)
         value = getattr(transition, field)
         bad = jnp.full_like(value, jnp.nan) if field == "reward" else value.at[1].set(jnp.inf)
-        late = jnp.where(state.time == 3, bad, value)
+        late = jnp.where(state[0] == 3, bad, value)
         return state, transition._replace(**{field: late})
 
     monkeypatch.setattr(PureMemory, "step", wrong)

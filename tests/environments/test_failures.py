@@ -1,6 +1,5 @@
 """Errors of other people's environments: one sentence, wherever they come from."""
 
-import functools
 import re
 import sys
 import threading
@@ -27,7 +26,9 @@ SPACE = spaces.Box(-1, 1, (1,), np.float32)
 
 
 class Failing(Counting):
-    """Acts as given at a place: `init`, `reset` or the step of a number."""
+    """Calls `what` at a place: `init`, `reset`, `close`, or the step of a number."""
+
+    render_mode, closed = "rgb_array", 0
 
     def __init__(self, place="", what=None, seed=0):
         self.place, self.what = place, what
@@ -44,6 +45,29 @@ class Failing(Counting):
     def step(self, action):
         self.act(self.time + 1)
         return super().step(action)
+
+    def close(self):
+        self.closed += 1
+        self.act("close")
+
+
+class FailingToo(ScriptedToo):
+    """The same of dm_env, when it is closed."""
+
+    def __init__(self, place="", what=lambda: None):
+        super().__init__()
+        self.what = what
+
+    def close(self):
+        super().close()
+        self.what()
+
+
+def having(kind, **attributes):
+    """An environment with other attributes."""
+    environment = kind()
+    vars(environment).update(attributes)
+    return environment
 
 
 def boom():
@@ -124,42 +148,25 @@ def test_what_is_no_name_of_a_module(module):
         make(f"{module}:X")
 
 
-class Old(Counting):
-    """Of Gym before 0.26."""
-
-    def __init__(self, place):
-        self.place = place
-
-    def reset(self, *, seed=None, options=None):
-        observation, info = super().reset()
-        return observation if self.place == "reset" else (observation, info)
-
-    def step(self, action):
-        observation, reward, done, _, info = super().step(action)
-        return observation, reward, done, info
-
-
-class OldToo(ScriptedToo):
-    def __init__(self, place):
-        super().__init__()
-        setattr(self, place, lambda *_: np.zeros(1))
-
-
 STEP = r"\(observation, reward, terminated, truncated, info\), got 4 values\.$"
 
 
 @pytest.mark.parametrize(
-    ("maker", "place", "sentence"),
+    ("kind", "place", "returned", "sentence"),
     [
-        (Old, "reset", r"must return \(observation, info\), got one of type ndarray\.$"),
-        (Old, "step", f"must return {STEP}"),
-        (OldToo, "reset", r"must return a dm_env\.TimeStep, got a ndarray\.$"),
-        (OldToo, "step", r"must return a dm_env\.TimeStep, got a ndarray\.$"),
+        (Failing, "reset", np.zeros(1), r"\(observation, info\), got one of type ndarray\.$"),
+        (Failing, "step", (np.zeros(1), 0.0, False, {}), STEP),
+        (ScriptedToo, "reset", np.zeros(1), r"a dm_env\.TimeStep, got a ndarray\.$"),
+        (ScriptedToo, "step", np.zeros(1), r"a dm_env\.TimeStep, got a ndarray\.$"),
     ],
 )
-def test_other_interfaces_are_named(maker, place, sentence):
-    with pytest.raises(RefusedError, match=rf"^{place}\(\) of environment 0 {sentence}"):
-        play(make(maker, place=place), 1)
+def test_other_interfaces_are_named(kind, place, returned, sentence):
+    """Such as Gym's before 0.26."""
+    environment = make(lambda: having(kind, **{place: lambda *_, **__: returned}))
+    with pytest.raises(
+        RefusedError, match=rf"^{place}\(\) of environment 0 must return {sentence}"
+    ):
+        play(environment, 1)
 
 
 def test_closing_what_has_failed_is_bounded(caplog, monkeypatch):
@@ -175,27 +182,7 @@ def test_closing_what_has_failed_is_bounded(caplog, monkeypatch):
 # Closing
 
 
-class Closing(Failing):
-    """Counts how often it is closed, before it acts as given."""
-
-    closed = 0
-
-    def close(self):
-        self.closed += 1
-        self.act("close")
-
-
-class ClosingToo(ScriptedToo):
-    def __init__(self, what):
-        super().__init__()
-        self.what = what
-
-    def close(self):
-        super().close()
-        self.what()
-
-
-KINDS = {"gymnasium": functools.partial(Closing, "close"), "dm_env": ClosingToo}
+KINDS = {"gymnasium": Failing, "dm_env": FailingToo}
 
 
 def lines(caplog):
@@ -206,7 +193,7 @@ def lines(caplog):
 @pytest.mark.parametrize(("what", "sentence"), SENTENCES)
 def test_all_environments_are_closed_whatever_the_first_does(caplog, kind, what, sentence):
     ways = iter([what, lambda: None, what])
-    environment = make(lambda: KINDS[kind](next(ways)), num_envs=3)
+    environment = make(lambda: KINDS[kind]("close", next(ways)), num_envs=3)
     inner = list(environment._environments)
     environment.close()
     environment.close()
@@ -219,14 +206,14 @@ def test_all_environments_are_closed_whatever_the_first_does(caplog, kind, what,
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_person_may_interrupt_the_closing(kind):
     with pytest.raises(KeyboardInterrupt):
-        make(lambda: KINDS[kind](interrupt)).close()
+        make(lambda: KINDS[kind]("close", interrupt)).close()
 
 
 def test_environments_are_closed_that_were_made_before_one_failed():
     made = []
 
     def make_one():
-        made.append(Closing())
+        made.append(Failing())
         if len(made) == 3:
             raise RuntimeError("no licence")
         return made[-1]
@@ -238,8 +225,7 @@ def test_environments_are_closed_that_were_made_before_one_failed():
     with pytest.raises(RuntimeError, match="no licence"):
         GymnasiumVector(make_one, num_envs=4)
     assert [one.closed for one in made] == [1, 1, 0]
-    made = [ClosingToo(lambda: None), ClosingToo(lambda: None)]
-    made[1].action_spec = lambda: specs.DiscreteArray(3)
+    made = [ScriptedToo(), ScriptedToo(actions=specs.DiscreteArray(3))]
     each = iter(made)
     with pytest.raises(ValueError, match="action_spec of environment 1"):
         make(lambda: next(each), num_envs=2)
@@ -257,25 +243,11 @@ def shows(shown):
     return shown if callable(shown) else lambda: shown
 
 
-class Drawing(Failing):
-    render_mode = "rgb_array"
-
-    def __init__(self, shown):
-        super().__init__()
-        self.render = shows(shown)
-
-
-class DrawingToo(ScriptedToo):
-    def __init__(self, shown):
-        super().__init__()
-        self.render = shows(shown)
-
-
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda shown: make(lambda: Drawing(shown)).render(),
-        lambda shown: make(lambda: DrawingToo(shown)).render(),
+        lambda shown: make(lambda: having(Failing, render=shows(shown))).render(),
+        lambda shown: make(lambda: having(ScriptedToo, render=shows(shown))).render(),
         lambda shown: drawn(shows(shown)),
     ],
 )

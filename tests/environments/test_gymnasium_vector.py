@@ -176,7 +176,7 @@ MODE = 'metadata["autoreset_mode"] of Broken must be AutoresetMode.NEXT_STEP, go
         ({"terminated": np.array([2])}, "the terminated of environment 0 at step 1 is "),
         (
             {"observation": None, "terminated": GOES_ON},
-            "the vector's observation at step 1 is None; it must have a part for each environment",
+            "the vector's observation at step 1 has too few parts: TypeError: ",
         ),
     ],
 )

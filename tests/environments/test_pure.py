@@ -80,7 +80,7 @@ def test_every_step_is_that_of_the_host(id):
 )
 def test_all_starts_are_equally_likely(environment, low, high):
     states, _ = jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), 5000))
-    drawn = np.asarray(states.ball if hasattr(states, "ball") else states.cue)
+    drawn = np.asarray(states[1])
     counts = np.bincount(drawn - low, minlength=high - low + 1)
     expected = [1000] * 5 if high == 4 else [2500, 0, 2500]
     np.testing.assert_allclose(counts, expected, atol=200)
@@ -93,7 +93,7 @@ def test_a_state_of_another_environment_is_refused():
     vector.reset()
     with pytest.raises(
         ValueError,
-        match=r"a state of another environment: uint32 \(2, 2\) in place of uint32 \(3, 2\)",
+        match=r"a state of another environment: .*uint32 \(2, 2\).* in place of .*uint32 \(3, 2\)",
     ):
         PureVector(PureCatch(), num_envs=3).restore(vector.state())
 

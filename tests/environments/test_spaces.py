@@ -298,10 +298,8 @@ def test_images_with_their_channels_first_are_turned_and_that_is_said(shape, tur
 
 # What is refused
 
-SEEN = r"observation space .* is not supported: it must be a B"
-TAKEN = r"action space .* is not supported: it must be Discrete"
-SEEN_SPEC = "the observation spec .* is not supported: it must be floats"
-TAKEN_SPEC = "the action spec .* is not supported: it must be a DiscreteArray"
+SEEN = "the observation space .* is not supported: it must be Discrete, .* only with bounds"
+TAKEN = "the action space .* is not supported: it must be Discrete, .* with finite bounds"
 LARGE = spaces.Dict({"camera": spaces.Box(0, 255, (84, 84, 3), np.uint8), "n": TWO})
 
 
@@ -310,15 +308,15 @@ LARGE = spaces.Dict({"camera": spaces.Box(0, 255, (84, 84, 3), np.uint8), "n": T
     [
         ("space", spaces.Box(0, np.iinfo(np.int64).max, (3,), np.int64), SEEN),
         ("space", spaces.Box(np.iinfo(np.int32).min, 0, (3,), np.int32), SEEN),
-        ("space", spaces.Box(0, 2**32 - 1, (2, 2), np.uint32), SEEN + "ox .of integers only wi"),
+        ("space", spaces.Box(0, 2**32 - 1, (2, 2), np.uint32), SEEN),
         ("space", spaces.Text(3), SEEN),
         ("space", spaces.Tuple((TWO, spaces.Sequence(TWO))), SEEN),
         ("space", LARGE, "has 21170 numbers, at most 4096 can be flattened"),
-        ("space", specs.StringArray(()), SEEN_SPEC),
-        ("space", specs.Array((2,), np.int32), SEEN_SPEC),
-        ("space", specs.Array((2, 2), np.uint32), f"{SEEN_SPEC}.* only with bounds"),
-        ("space", {"a": VECTOR, "b": [VECTOR]}, SEEN_SPEC),
-        ("space", [VECTOR], SEEN_SPEC),
+        ("space", specs.StringArray(()), SEEN),
+        ("space", specs.Array((2,), np.int32), SEEN),
+        ("space", specs.Array((2, 2), np.uint32), SEEN),
+        ("space", {"a": VECTOR, "b": [VECTOR]}, SEEN),
+        ("space", [VECTOR], SEEN),
         ("actions", spaces.Box(-np.inf, np.inf, (2,), np.float32), TAKEN),
         ("actions", spaces.Box(0, np.inf, (2,), np.float32), TAKEN),
         ("actions", spaces.Box(-1e300, 1e300, (2,), np.float64), TAKEN),  # infinite as float32
@@ -327,10 +325,10 @@ LARGE = spaces.Dict({"camera": spaces.Box(0, 255, (84, 84, 3), np.uint8), "n": T
         ("actions", spaces.MultiBinary(13), "has 8192 combinations; at most 4096"),
         ("actions", spaces.MultiDiscrete([99, 99]), "has 9801 combinations; at most 4096"),
         ("actions", spaces.Box(-1, 1, (0,)), r"actions of shape \(0,\) have no numbers"),
-        ("actions", specs.Array((2,), np.float32), TAKEN_SPEC),
-        ("actions", specs.BoundedArray((), np.int32, 0, 3), TAKEN_SPEC),
-        ("actions", specs.BoundedArray((1,), np.float32, -np.inf, 1), TAKEN_SPEC),
-        ("actions", {"a": specs.BoundedArray((2,), np.float64, -1, 1)}, TAKEN_SPEC),
+        ("actions", specs.Array((2,), np.float32), TAKEN),
+        ("actions", specs.BoundedArray((), np.int32, 0, 3), TAKEN),
+        ("actions", specs.BoundedArray((1,), np.float32, -np.inf, 1), TAKEN),
+        ("actions", {"a": specs.BoundedArray((2,), np.float64, -1, 1)}, TAKEN),
         ("actions", specs.BoundedArray((0,), np.float64, 0, 0), r"shape \(0,\) have no numbers"),
     ],
 )

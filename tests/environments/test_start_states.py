@@ -26,8 +26,6 @@ def test_the_same_states_give_the_same_bytes(tmp_path):
 def test_what_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"written as \.npz: .*pong\.txt must end in \.npz"):
         save_states(tmp_path / "pong.txt", STARTS)
-    with pytest.raises(ValueError, match="no states to write"):
-        save_states(tmp_path / "pong.npz", StartStates("pong", []))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -43,7 +41,7 @@ def test_other_files_are_refused(tmp_path):
     path.write_bytes(b"PK, or not")
     assert_refused(path, "is damaged, or not a file of start states")
     np.savez(path, game="pong")
-    assert_refused(path, r"not a file of start states \(other contents\)")
+    assert_refused(path, "is damaged, or not a file of start states")
     save_states(path, STARTS)
     path.write_bytes(path.read_bytes()[:-30])
     assert_refused(path, "is damaged")
