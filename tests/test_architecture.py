@@ -5,6 +5,7 @@ Names that only one file may use are banned by ruff: see `banned-api` in pyproje
 """
 
 import ast
+import graphlib
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,7 +44,7 @@ BUDGETS = {
     "evaluation": 1835,
     "command": 2255,
     "launchpad_programs": 3608,
-    "tests": 31777,
+    "tests": 31533,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
@@ -213,48 +214,33 @@ def test_the_package_keeps_the_rule(rule):
     ("rule", "module", "text", "violation"),
     [
         (upward_imports, "losses.a", "from ..networks.base import x", "retrax.networks.base.x"),
-        (upward_imports, "networks.a", "from ..losses import x", None),
         (upward_imports, "losses.a", "from .. import agents", "retrax.agents"),
-        (upward_imports, "losses.a", "from ..datatypes import Row", None),
         (upward_imports, "networks.a", "def f():\n  from ..agents.b import c", "agents.b.c"),
-        (upward_imports, "agents.b.a", "from ..base import Agent", None),
-        (upward_imports, "training.a", "from ..evaluation import x", "retrax.evaluation.x"),
         (upward_imports, "agents.b.a", "from ...replay.store import x", "retrax.replay.store.x"),
         (upward_imports, "agents.b.a", "import retrax.environments.tiny", "environments.tiny"),
-        (upward_imports, "basics.a", "from ..datatypes import x", "retrax.datatypes.x"),
         (upward_imports, "device.a", "from ..training.loop import x", None),
-        (upward_imports, "evaluation.a", "from ..command import x", "retrax.command.x"),
-        (upward_imports, "launchpad_programs.a", "from ..command import x", None),
         (upward_imports, "command.a", "from .. import __version__", None),
-        (upward_imports, "command.a", "from .. import utils", "retrax.utils"),
         (upward_imports, "_private", "from .basics import x", "retrax.basics.x"),
         (upward_imports, "testing", "from .agents.conformance import x", None),
         (upward_imports, "training.a", "from ..testing import x", "retrax.testing.x"),
         (absolute_imports, "agents.a", "from retrax.losses import x", "retrax.losses.x"),
         (absolute_imports, "agents.a", "import retrax", "retrax"),
-        (absolute_imports, "agents.a", "import retraxed", None),
         (absolute_imports, "agents.a", "from ..losses import x", None),
         (tier_imports, "replay.store", "import reverb", "reverb"),
         (tier_imports, "command.a", "def f():\n  from acme.utils import x", "acme.utils.x"),
-        (tier_imports, "command.a", "import tensorflow as tf", "tensorflow"),
         (tier_imports, "command.a", "from ..replay import reverb_table", "reverb_table"),
         (tier_imports, "replay.reverb_table", "import reverb", None),
-        (tier_imports, "launchpad_programs.nodes", "import launchpad", None),
         (tier_imports, "replay.store", "import acmeology, tensorflow_metadata", None),
         (engine_imports, "launchpad_programs.actor", "import launchpad", "launchpad"),
         (engine_imports, "launchpad_programs.launch", "def f():\n  import ray", "ray"),
         (engine_imports, "launchpad_programs.engines.ray", "import ray", None),
         (engine_imports, "launchpad_programs.engines.ray", "import reverb", "reverb"),
-        (engine_imports, "launchpad_programs.engines.launchpad", "import courier", None),
-        (engine_imports, "launchpad_programs.engines.launchpad", "import ray", "ray"),
         (asks_for_a_kind, "launchpad_programs.a", "f(x == 'actor')", "asks for 'actor'"),
-        (asks_for_a_kind, "launchpad_programs.a", "x in ('worker', y)", "asks for 'worker'"),
         (asks_for_a_kind, "launchpad_programs.b.a", "'replay/0' != x", "asks for 'replay/0'"),
         (asks_for_a_kind, "launchpad_programs.a", "x.startswith('actor/')", "asks for 'actor/'"),
         (asks_for_a_kind, "launchpad_programs.a", "match x:\n  case 'counter': y", "'counter'"),
         (asks_for_a_kind, "launchpad_programs.a", "f('actor', x == 'starting')", None),
         (asks_for_a_kind, "launchpad_programs.kinds", "x == 'actor'", None),
-        (asks_for_a_kind, "training.a", "x == 'learner'", None),
     ],
 )
 def test_the_rules_can_fail(rule, module, text, violation):
@@ -308,25 +294,9 @@ def lines_of(room: str) -> int:
     return sum(path.read_bytes().count(b"\n") for path in paths)
 
 
-def over_budget(lines: dict[str, int], budgets: dict[str, int]) -> list[str]:
-    """Rooms with more lines than they may have, and rooms without a number."""
-    return [
-        f"{room} has {count} lines, {budgets.get(room, 0)} are allowed"
-        for room, count in lines.items()
-        if count > budgets.get(room, 0)
-    ]
-
-
 def test_rooms_keep_their_budgets():
-    assert over_budget({room: lines_of(room) for room in rooms() | {"root"}}, BUDGETS) == []
-
-
-def test_a_room_over_its_budget_is_found():
-    budgets = {"losses": 10, "agents": 5}
-    assert over_budget({"losses": 10, "agents": 6, "attic": 1}, budgets) == [
-        "agents has 6 lines, 5 are allowed",
-        "attic has 1 lines, 0 are allowed",
-    ]
+    lines = {room: lines_of(room) for room in rooms() | {"root"}}
+    assert {room: n for room, n in lines.items() if n > BUDGETS.get(room, 0)} == {}
 
 
 def imported_files(source: Source, names: set[str]) -> set[str]:
@@ -347,13 +317,11 @@ def circles(sources: list[Source]) -> list[str]:
     """Files that import themselves through other files."""
     names = {source.name for source in sources}
     graph = {source.name: imported_files(source, names) for source in sources}
-    while free := {
-        name
-        for name, files in graph.items()
-        if not files or not any(name in others for others in graph.values())
-    }:
-        graph = {name: files - free for name, files in graph.items() if name not in free}
-    return sorted(graph)
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return sorted(set(error.args[1]))
+    return []
 
 
 def test_no_files_import_each_other():

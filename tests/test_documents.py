@@ -204,17 +204,3 @@ def test_commands_are_understood(page, tmp_path, monkeypatch):
             Path(block.module).write_text(block.text)
     for arguments in commands_of(read(page)):
         parse_command(arguments, monkeypatch)
-
-
-def test_commands_that_are_not_understood_are_found(monkeypatch, capfd):
-    assert len(PAGES_WITH_COMMANDS) > 12
-    launch = ["launch", "acer", "--environment", "catch"]
-    parse_command([*launch, "--num-actors", "2"], monkeypatch)
-    train = ["train", "acer", "--environment", "catch"]
-    wrong = [*launch, "--num-actor", "2"], [*train, "--step", "2"], ["plot", "--metrics", "x"]
-    for words in wrong:
-        with pytest.raises((SystemExit, pytest.fail.Exception)):
-            parse_command(words, monkeypatch)
-        assert f"Unrecognized options: {words[-2]}" in capfd.readouterr().err
-    with pytest.raises(AssertionError, match="--sed"):
-        parse_command(["train", "--resume", "run", "--sed", "2"], monkeypatch)

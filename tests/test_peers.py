@@ -90,18 +90,3 @@ def test_runs_that_ended_are_not_repeated(tmp_path, peer, monkeypatch, capsys):
     asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
     assert [each["seed"] for each in asked] == [0, 0, 1, 1]
     assert "| cart-pole | sb3-dqn | 2 of 2 |" in capsys.readouterr().out
-
-
-def test_a_table_with_other_columns_is_left_alone(tmp_path, peer):
-    table = "task,side,seed\ncart-pole,acer,0\n"
-    (tmp_path / "peers.csv").write_text(table)
-    with pytest.raises(SystemExit, match=r"peers\.csv has the columns task, side, seed, not task"):
-        peers.main([str(tmp_path), "--peer", peer, "--tasks", "cart-pole", "--seeds", "1"])
-    assert (tmp_path / "peers.csv").read_text() == table
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_peer_that_fails_is_named(tmp_path):
-    task = peers.TASKS["cart-pole"]
-    with pytest.raises(SystemExit, match=r"^stable_baselines3 failed: .*stable_baselines3"):
-        peers.theirs(sys.executable, task.peers["sb3-dqn"], task, 0)

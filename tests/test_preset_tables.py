@@ -36,37 +36,3 @@ def test_rows_by_hand():
         "| `replay.batch_size` | 4 | 4 | 16 |",
     ):
         assert any(line.startswith(start) for line in lines), start
-
-
-@pytest.mark.parametrize(
-    ("name", "presets"),
-    [
-        (
-            "acer",
-            "paper_atari atari atari_laptop paper_workers paper_mujoco small small_continuous",
-        ),
-        ("agent57", "paper small small_long"),
-        ("d4pg", "paper small"),
-    ],
-)
-def test_main_presets(name, presets):
-    assert preset_tables.main_presets(find_agent(name)) == presets.split()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        *[(1e9, "1e9"), (1 / 32, "0.03125"), (2.2e-4, "0.00022"), (50_000, "50,000")],
-        *[((300, 200), "300, 200"), (((32, 8, 4), (64, 4, 2)), "(32, 8, 4), (64, 4, 2)")],
-        *[(None, "None"), (True, "True"), ((), "none"), (1 / 3, repr(1 / 3))],
-    ],
-)
-def test_cells(value, text):
-    assert preset_tables.cell(value) == text
-
-
-@pytest.mark.parametrize("marks", [[], ["BEGIN"], ["END", "BEGIN"], ["BEGIN", "END", "END"]])
-def test_a_readme_without_its_markers_is_refused(marks):
-    readme = "\n".join(getattr(preset_tables, mark) for mark in marks)
-    with pytest.raises(ValueError, match="reactor's README must have"):
-        preset_tables.with_table(readme, find_agent("reactor"))

@@ -9,7 +9,7 @@ import pytest
 import result_tables
 import scoreboard
 from benchmark_modules import load
-from collect import collect, short
+from collect import collect
 from result_files import FOLDER, rows_of, runs, runs_of, threshold
 
 from retrax.evaluation.suites import find_suite, read_rows, suites
@@ -139,17 +139,6 @@ def test_runs_are_collected_and_those_of_the_same_name_replaced(tmp_path):
     assert len(rows_of(page / "scores.csv")) == 2
 
 
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [
-        *[("", ""), ("123456", "123456"), ("-3", "-3"), ("20.5", "20.5"), ("1e-9", "1e-9")],
-        *[("0.123456789", "0.12346"), ("-98.7654321", "-98.765"), ("305429.16", "305429.16")],
-    ],
-)
-def test_numbers_of_curves_have_five_digits(cell, text):
-    assert short(cell) == text
-
-
 def test_results_are_light():
     files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     assert len(files) <= 200
@@ -192,10 +181,3 @@ def test_the_highest_of_a_row_is_bold_and_the_best_row_of_an_agent_is_highest_ab
     best = {row.key[0]: row.task.name for row in scoreboard.best_rows(rows)}
     assert best == {agent: max(found)[1] for agent, found in highest.items()}
     assert len({row.key for row in rows}) > 50
-
-
-def test_a_page_without_a_place_for_the_scoreboard_is_refused():
-    with pytest.raises(
-        ValueError, match="must have <!-- scoreboard: all --> and <!-- end --> once"
-    ):
-        scoreboard.written("# Results", "all", [])

@@ -73,28 +73,10 @@ def test_a_module_alone_loads_nothing_of_the_distributed_tier(name):
     assert run(IMPORT_EACH, name) == []
 
 
-def test_the_check_sees_what_is_loaded_and_what_one_module_hides_from_the_next(tmp_path):
-    """`IMPORT_EACH_FIRST` sees it where a module is imported as if it were the first."""
-    (tmp_path / "tensorflow.py").touch()
-    (tmp_path / "culprit.py").write_text("import tensorflow")
-    package = tmp_path / "retrax"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "hiding.py").write_text("import sys; sys.modules['retrax.loader'] = sys")
-    (package / "loader.py").write_text("import tensorflow")
-    here, names = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n", ("hiding", "loader")
-    hidden = [f"retrax.{name}" for name in names]
-    assert run(here + IMPORT_EACH, "culprit") == ["culprit changes tensorflow"]
-    assert run(here + IMPORT_EACH, *hidden) == []
-    assert run(here + IMPORT_EACH_FIRST, *hidden) == ["retrax.loader changes tensorflow"]
-
-
-@pytest.mark.parametrize(
-    "first", ["tensorflow", "reverb", "acme", "acme.adders.reverb", "launchpad"]
-)
+@pytest.mark.parametrize("first", ["tensorflow", "launchpad, reverb, acme.adders.reverb"])
 def test_imports_after_the_distributed_tier(first):
     """And leaves what was loaded as it was, TensorFlow above all."""
-    if importlib.util.find_spec(first.split(".")[0]) is None:
+    if importlib.util.find_spec(first.split(",")[0]) is None:
         pytest.skip(f"{first} is not installed")
     assert run(f"import {first}\n{IMPORT_EACH}", *core_modules()) == []
 

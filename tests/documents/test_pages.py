@@ -13,7 +13,6 @@ from document_blocks import (
     EXECUTED,
     PAGES,
     TUTORIALS,
-    Block,
     blocks,
     command_lines,
     read,
@@ -150,30 +149,3 @@ def test_the_example_of_an_agent_learns_by_the_definition_of_dqn(tmp_path, monke
     np.testing.assert_allclose(
         gradients[list(learner.params)[-1]]["b"], wanted, rtol=1e-4, atol=1e-6
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("retrax evaluate nothing", "retrax evaluate nothing"),
-        ("python nothing.py", "python nothing.py"),
-        ("python -c pass --output empty.png", r"empty\.png"),
-    ],
-)
-def test_a_command_that_fails_and_an_output_that_is_no_picture_are_found(
-    text, message, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.png").touch()
-    with pytest.raises(AssertionError, match=message):
-        run_block("page.md", Block("bash", text, 0))
-
-
-def test_a_traceback_names_the_line_of_the_page():
-    page = "text\n\n```python\nx = 1\n```\n\ntext\n\n```python\nassert x == 2\n```\n"
-    names = {}
-    first, second = blocks(page)
-    run_block("page.md", first, names)
-    with pytest.raises(AssertionError) as caught:
-        run_block("page.md", second, names)
-    assert page.splitlines()[caught.traceback[-1].lineno] == "assert x == 2"

@@ -38,16 +38,3 @@ def test_deviations_beyond_the_tolerance_are_found_up_to_the_first_row_with_upda
             "column gone only in one",
             f"row 1, column loss: 2.0 -> {wrong}",
         ]
-
-
-def test_processors_of_one_name_are_distinguished(tmp_path):
-    def named(model, flags, cores=1):
-        core = f"processor : 0\ncpu family\t: 25\nmodel\t\t: {model}\nmodel name\t: AMD EPYC\n"
-        path = tmp_path / "cpuinfo"
-        path.write_text(f"{core}stepping : 1\nflags\t: {flags}\ncpu MHz : {cores}\n\n" * cores)
-        return golden.processor(path)
-
-    assert named(1, "fma avx2").startswith("AMD EPYC 25-1-1 ")
-    assert named(1, "fma avx2") == named(1, "avx2 fma", cores=2)
-    assert len({named(1, "fma avx2"), named(17, "fma avx2"), named(1, "fma avx2 avx512f")}) == 3
-    assert golden.processor(tmp_path / "none")
