@@ -12,15 +12,15 @@ import numpy as np
 from ..datatypes import Row, Sample
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: a stop was requested
-    """A wait ended because the program stops."""
+class Stopped(Exception):  # noqa: N818
+    """A wait ended because the program stops: no error."""
 
 
-class WaitTimeout(RuntimeError):  # noqa: N818 - a RuntimeError whose name says what it is
+class WaitTimeout(RuntimeError):  # noqa: N818
     """A wait took too long; the message describes the state of what was waited for."""
 
 
-class PeerLost(RuntimeError):  # noqa: N818 - a RuntimeError too
+class PeerLost(RuntimeError):  # noqa: N818
     """The node that was called died before it answered; it may come back."""
 
 
@@ -152,10 +152,7 @@ class Peer(Protocol):
 
 
 class DirectPeer:
-    """A `Peer` that is an object of this process; `send` makes the call at once.
-
-    Errors of the object are raised as they are.
-    """
+    """A `Peer` in this process; `send` makes the call at once, errors are raised as they are."""
 
     def __init__(self, node: Any):
         self._node = node

@@ -52,16 +52,9 @@ def episodes_of(
     both have the same observation there; otherwise another episode begins, and the one before was
     cut off or terminated.
 
-    Args:
-      observations: `[N, ...]`: an array, a dictionary or a tuple of arrays, or N observations.
-      actions: `[N, ...]`.
-      rewards: `[N]`.
-      next_observations: as `observations`.
-      terminations: bool `[N]`, or one for all.
-      truncations: bool `[N]`, or one for all; None for none.
-      **extras: `[N, ...]` each; see `Episode`.
-
-    ValueError if the arrays have different lengths, or none, or an end is neither true nor false.
+    Observations `[N, ...]` are an array, a dictionary or a tuple of arrays, or N observations;
+    terminations and truncations bool `[N]` or one for all; the rest `[N, ...]`. ValueError if the
+    arrays have different lengths, or none, or an end is neither true nor false.
     """
     columns = {"actions": array_of(actions), "rewards": array_of(rewards)}
     columns |= {name: array_of(value) for name, value in extras.items()}
@@ -100,7 +93,7 @@ def episodes_of(
 
 
 def array_of(values: Any) -> np.ndarray:
-    """An array; one of objects if the values make none, as lists of several lengths."""
+    """An array; one of objects for lists of several lengths."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -108,7 +101,7 @@ def array_of(values: Any) -> np.ndarray:
 
 
 def numbers_of(values: Any, shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
-    """An array of a shape with finite numbers of a dtype; ValueError if they are no such ones."""
+    """An array of a shape with finite numbers of a dtype; else ValueError."""
     array = array_of(values)
     if array.shape != shape:
         raise ValueError(f"the {what} must be {[*shape]}, got {[*array.shape]}.")
@@ -125,7 +118,6 @@ def numbers_of(values: Any, shape: tuple[int, ...], dtype: Any, what: str) -> np
 
 
 def _flags(values: Any, what: str) -> np.ndarray:
-    """Ends of episodes as bool; ValueError if one is neither true nor false."""
     array = array_of(values)
     if array.size and (array.dtype.kind not in "biu" or not np.isin(array, (0, 1)).all()):
         raise ValueError(f"the {what} must be True or False, got {values!r:.60}.")
@@ -149,9 +141,9 @@ def _batch(values: Any, count: int) -> Any:
 
 
 def rows_of(episode: Episode, number: int, spec: EnvironmentSpec) -> Row:
-    """The rows `[T + 1, ...]` of an episode, without extras; its number is for errors.
+    """The rows `[T + 1, ...]` of an episode, without extras; ValueError if they are not as `spec`.
 
-    ValueError if an observation, an action or a shape is not as the environment's spec says.
+    The number is for errors.
     """
     name, given = f"episode {number}", array_of(episode.actions)
     ends = np.ravel(_flags(episode.terminations, f"terminations of {name}"))
@@ -177,16 +169,14 @@ def rows_of(episode: Episode, number: int, spec: EnvironmentSpec) -> Row:
         )
     discounts = np.ones(count + 1, np.float32)
     discounts[-1] = not ends[-1]
-    time = np.arange(count + 1)
+    time, actions = np.arange(count + 1), np.clip(actions, taken.minimum, taken.maximum)
     return Row(
         observation=observations,
         reward=np.concatenate([[0], rewards]).astype(np.float32),
         discount=discounts,
         is_first=time == 0,
         is_last=time == count,
-        action=np.concatenate(
-            [np.clip(actions, taken.minimum, taken.maximum), np.zeros_like(actions[:1])]
-        ),
+        action=np.concatenate([actions, np.zeros_like(actions[:1])]),
         extras={},
     )
 

@@ -16,13 +16,6 @@ _COUNTERS = ("steps", "updates", "learning_since")
 _LATE = 16  # draws by which priorities may be later than those of newer draws
 
 
-class _Made(NamedTuple):
-    """A draw whose priorities have not been set."""
-
-    draw: PackedDraw
-    rng: Any  # the state of the generator before it
-
-
 class _Position(NamedTuple):
     """Where the rows of a writer's environments are expected to continue."""
 
@@ -36,8 +29,7 @@ class ReplayNode:
 
     Rows: each writer has environments of its own, whose rows it sends together. Those that arrive
     twice are dropped. Where rows are missing, or a writer or the node has restarted, episodes are
-    cut as by a time limit. The next rows that arrive are stored as the first ones of episodes,
-    though they may be from the middle: an episode may never end.
+    cut as by a time limit, and the next rows are stored as the first ones of episodes.
 
     Pace: while a call of updates is due that the learner has not drawn, no more than `max_lead`
     rows are added after the one that made it due; writers wait. Nor does a round begin before the
@@ -54,9 +46,7 @@ class ReplayNode:
     """
 
     def __init__(self, local: LocalReplay, *, max_lead: int, restarts: int = 0):
-        """Serves an empty replay; ValueError if the lead, in rows, is negative."""
-        if max_lead < 0:
-            raise ValueError(f"max_lead must be at least 0 rows, got {max_lead}.")
+        """Serves an empty replay; the lead, at least 0, is in rows."""
         self.local = local
         self._max_lead, self._restarts = max_lead, restarts
         self._packing = local.packing
@@ -70,7 +60,8 @@ class ReplayNode:
         self._number = 0  # of the next draw
         self._used = -1  # the newest draw that was used
         self._learned: int | None = None  # updates of the learner's state, with all those used
-        self._made: dict[int, _Made] = {}  # by number, those that were used too
+        # By number, used ones too: draws without priorities, and the state of `rng` before.
+        self._made: dict[int, tuple[PackedDraw, Any]] = {}
         self._request = 0  # the next one to be answered
         self._answers: dict[int, tuple[int, np.ndarray]] = {}  # by request: its last draw, and all
         self._waiting: dict[int, int] = {}  # from requests to the draws that they take at most
@@ -93,12 +84,9 @@ class ReplayNode:
           writer: the sender, unlike all others and its own earlier lives.
           number: the writer's number of the first time step.
           environments: `[n]`, always the same of a writer.
-          rows: packed, uint8 `[T, n, row_bytes]`; ValueError if they are of another layout.
+          rows: packed, uint8 `[T, n, row_bytes]`, of the layout of `greet`.
           timeout: in seconds; if not all rows were added by then, the same chunk must arrive again.
         """
-        shape = (len(rows), len(environments), self._packing.row_bytes)
-        if rows.shape != shape or rows.dtype != np.uint8:
-            raise ValueError(f"Rows must be uint8 {shape}, got {rows.dtype} {rows.shape}.")
         with self.changed:
             return self.changed.wait_for(
                 lambda: self._take_in(writer, number, environments, rows), timeout
@@ -162,13 +150,13 @@ class ReplayNode:
             if restarts != self._restarts:
                 return
             newest = max((number for number, _ in priorities), default=-1)
-            used = [made.draw.updates for n, made in self._made.items() if self._used < n <= newest]
+            used = [draw.updates for n, (draw, _) in self._made.items() if self._used < n <= newest]
             self._used = max(self._used, newest)
             if self._learned is not None:
                 self._learned += sum(used)
             for number, values in priorities:
                 if made := self._made.pop(number, None):
-                    self.local.set_priorities(made.draw.keys, values)
+                    self.local.set_priorities(made[0].keys, values)
             self._made = {n: made for n, made in self._made.items() if n >= self._used - _LATE}
             self._answers = {r: x for r, x in self._answers.items() if x[0] > self._used}
 
@@ -211,12 +199,6 @@ class ReplayNode:
         self, writer: int, number: int, environments: Sequence[int], rows: np.ndarray
     ) -> bool:
         """Adds the rows of a chunk that are new; whether none had to wait."""
-        for environment in environments:
-            if not 0 <= environment < self.local.num_envs:
-                raise ValueError(
-                    f"Rows of environment {environment} arrived, but the replay was made for "
-                    f"{self.local.num_envs}: environments must be numbered from 0."
-                )
         position = self._next.get(environments[0])
         if position is None or position.writer != writer or position.number < number:
             for environment in environments:
@@ -265,7 +247,7 @@ class ReplayNode:
                 if draw is None:
                     break
                 draw.header[3:5] = self._restarts, self._number
-                self._made[self._number] = _Made(draw, rng)
+                self._made[self._number] = draw, rng
                 self._number += 1
                 buffers.append(draw.data)
             if not buffers:

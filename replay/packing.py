@@ -4,7 +4,7 @@
 """
 
 import hashlib
-import math
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,10 +19,7 @@ _ALIGNMENT = 64  # of the arrays of a draw, as in shared memory
 
 
 class Packing:
-    """Packs the leaves of trees of arrays, of which `spec` has the `jax.ShapeDtypeStruct`s.
-
-    They are aligned fields of `dtype`, with zeros between them; `layout` is its hash.
-    """
+    """Packs trees of arrays like `spec` as aligned fields of a `dtype`; `layout` is its hash."""
 
     def __init__(self, spec: Any):
         self._structure: Any = jax.tree.structure(spec)
@@ -138,7 +135,7 @@ class SequencePacking:
         cut = (sequence.length, sequence.period, sequence.crosses_episodes, sequence.frame_stack)
         layouts = [part.layout for part in self.parts]
         self.layout = hashlib.sha256(str((layouts, cut)).encode()).hexdigest()[:8]
-        self._known: dict[int, Any] = {}  # by the batch, see `_arrays`
+        self._draws: dict[int, np.dtype] = {}  # by the batch, see `_draw`
 
     def pack(self, rows: Row) -> list[np.ndarray]:
         """Packs rows `[n, ...]`, all extras included; each part as `Packing.pack`."""
@@ -194,7 +191,7 @@ class SequencePacking:
 
     def draw_bytes(self, batch: int) -> int:
         """Bytes of a draw of B sequences."""
-        return self._arrays(batch)[1]
+        return self._draw(batch).itemsize
 
     def read_draws(self, data: np.ndarray) -> list[PackedDraw]:
         """The draws in a buffer; ValueError if it has another size than their headers say."""
@@ -212,32 +209,28 @@ class SequencePacking:
         return Sample(rows, draw.weights, mask)
 
     def _views(self, data: np.ndarray, batch: int) -> PackedDraw:
-        arrays, size = self._arrays(batch)
-        if len(data) != size:
+        draw = self._draw(batch)
+        if len(data) != draw.itemsize:
             raise ValueError(
-                f"A draw of {batch} sequences has {size} bytes, got {len(data)}: learner and "
-                "replay need the same agent, environment and config."
+                f"A draw of {batch} sequences has {draw.itemsize} bytes, got {len(data)}: learner "
+                "and replay need the same agent, environment and config."
             )
-        views = [data[at].view(dtype).reshape(shape) for dtype, shape, at in arrays]
-        header, keys, weights, *parts = views
+        fields = data.view(draw)[0]
+        header, keys, weights, *parts = [fields[name] for name in draw.names or ()]
         return PackedDraw(data, header, keys, weights, parts)
 
-    def _arrays(self, batch: int) -> tuple[list[tuple[Any, tuple[int, ...], slice]], int]:
-        """Dtypes, shapes and bytes of a draw's header, keys, weights and parts; bytes in all."""
-        if batch not in self._known:
-            found, begin = [], 0
-            parts = [(np.uint8, shape) for shape in self.shapes(batch)]
-            kinds: list[Any] = [
-                (np.int64, (_HEADER,)),
-                (np.int64, (3, batch)),
-                (np.float32, (batch,)),
-            ]
-            for dtype, shape in [*kinds, *parts]:
-                end = begin + math.prod(shape) * np.dtype(dtype).itemsize
-                found.append((dtype, shape, slice(begin, end)))
-                begin = -(-end // _ALIGNMENT) * _ALIGNMENT
-            self._known[batch] = found, begin
-        return self._known[batch]
+    def _draw(self, batch: int) -> np.dtype:
+        """A draw of B sequences: header, keys, weights and parts, each aligned."""
+        if batch not in self._draws:
+            kinds = [((_HEADER,), np.int64), ((3, batch), np.int64), ((batch,), np.float32)]
+            kinds += [(shape, np.uint8) for shape in self.shapes(batch)]
+            formats = [np.dtype((kind, shape)) for shape, kind in kinds]
+            sizes = [-(-each.itemsize // _ALIGNMENT) * _ALIGNMENT for each in formats]
+            *offsets, size = itertools.accumulate(sizes, initial=0)
+            names = [f"f{number}" for number in range(len(formats))]
+            fields: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
+            self._draws[batch] = np.dtype(fields)
+        return self._draws[batch]
 
     def _split(self, row: Row) -> list[Any]:
         names = self.sequence.first_row_extras

@@ -29,20 +29,18 @@ class ContextualPriorityTree:
       * everything known: proportional prioritisation;
       * otherwise an unknown slot has the mean of the smallest subtree around it with a known one.
 
-    The paper keeps keys in the nodes of an AVL tree, because keys come and go. Here the leaves of
-    an implicit complete binary tree are the slots of a ring that new keys overwrite: no rotations,
-    and a batch is one NumPy pass over the levels. The paper deletes and reinserts a key to make it
-    a leaf when its priority is set; here every key is always a leaf.
+    The paper keeps keys in the nodes of an AVL tree, and makes a key a leaf when its priority is
+    set. Here every key is a leaf of an implicit complete binary tree over the slots of a ring that
+    new keys overwrite: no rotations, and a batch is one NumPy pass over the levels.
 
     Neighbours in the tree are neighbours in time if a ring's length L is a power of two, the ring
     begins at a multiple of L, and only its newest L / 2 slots can be present. Then at least L / 2
-    absent slots separate the newest slot from the oldest one, and no subtree of up to L / 2 slots
-    reaches across them: what it holds is a contiguous run of time. Hence the estimate of a new slot
-    is a mean over the newest slots of its ring: over all of them only while none is known since the
-    last multiple of L / 2, otherwise over fewer. `selectors.slots_per_environment` chooses L.
+    absent slots separate the newest slot from the oldest one, so a subtree of up to L / 2 slots
+    holds a contiguous run of time, and the estimate of a new slot is a mean over the newest slots
+    of its ring. `selectors.slots_per_environment` chooses L.
 
-    Counts are integers and masses are recomputed from children, so rounding errors do not
-    accumulate. Every operation takes `O(n log capacity)`; memory is 48 to 88 bytes per slot.
+    Masses are recomputed from children, so rounding errors do not accumulate. Every operation takes
+    `O(n log capacity)`; memory is 48 to 88 bytes per slot.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -47,14 +47,9 @@ def within_episode(is_last: Any) -> Any:
 def stack_frames(frames: Any, is_first: Any, frame_stack: int, xp: Any = np) -> Any:
     """Puts the newest observations of each row together, as `SequenceSpec.frame_stack` says.
 
-    Args:
-      frames: `[B, k - 1 + n, ...]`, the observations of n rows, and of the k - 1 rows before them.
-      is_first: bool `[B, k - 1 + n]`. What stands before an episode's first row is not read.
-      frame_stack: k >= 2.
-      xp: the namespace of the arrays, `numpy` or `jax.numpy`.
-
-    Returns:
-      `[B, n, ...]`, the last axis k times as long.
+    From `[B, k - 1 + n, ...]`, n rows and the k - 1 >= 1 before them, to `[B, n, ...]` with the
+    last axis k times as long. What stands before an episode's first row is not read. `xp` is the
+    namespace of the arrays, `numpy` or `jax.numpy`.
     """
     num_rows = frames.shape[1] - frame_stack + 1
     layers = [frames[:, frame_stack - 1 :]]
@@ -85,8 +80,7 @@ def check_stored_as(state: Mapping[str, Any], sequence: SequenceSpec, config: Re
     """Refuses (ValueError) the state of a replay with other sequences or another selector."""
 
     def text(value: Any) -> str:
-        value = np.asarray(value)
-        return value.tobytes().decode(errors="replace") if value.ndim else str(value.item())
+        return value.tobytes().decode(errors="replace") if value.ndim else str(value)
 
     found, wanted = state[_STORED_AS], stored_as(sequence, config)[_STORED_AS]
     differing = [name for name in wanted if not np.array_equal(found[name], wanted[name])]

@@ -41,8 +41,7 @@ class UpdateSchedule:
     def observe(self, *, steps: int, rows: int, sequences: int, rounds: int) -> None:
         """Records the progress of acting, whenever rows were added.
 
-        It is time steps taken over all environments, rows in the store, sequences that can be drawn
-        and sequences that every environment has completed.
+        `sequences` can be drawn; every environment has completed as many as there were `rounds`.
         """
         self.steps = steps
         enough = rows >= self._config.min_rows and sequences > 0

@@ -1,7 +1,7 @@
 """Selection of stored sequences: draws in proportion to priorities from a tree of slots.
 
-A store numbers its sequences by slots `0 .. capacity - 1`: a ring of `slots_per_environment` slots
-for each environment, in time order. `n` denotes the length of a batch of slots.
+Sequences have slots `0 .. capacity - 1`: a ring of `slots_per_environment` slots for each
+environment, in time order. `n` denotes the length of a batch of slots.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,11 @@ _TOP = 1024  # sums in the top level, about
 
 
 def slots_per_environment(kind: str, num_starts: int) -> int:
-    """The length of the ring of slots that an environment's sequences take in turn.
+    """The length of an environment's ring, which can have `num_starts` >= 1 sequences at a time.
 
-    Uniform and proportional selection do not depend on the order of the slots. Contextual selection
-    needs a power of two, so that every environment has a subtree of its own, and twice the slots,
-    so that the newest sequences and the oldest are not neighbours: see `ContextualPriorityTree`.
-    This costs 2 to 4 slots for each of the `num_starts` >= 1 sequences that an environment can have
-    at a time.
+    Contextual selection needs a power of two, so that every environment has a subtree of its own,
+    and twice the slots, so that the newest sequences and the oldest are not neighbours: see
+    `ContextualPriorityTree`.
     """
     return 1 << (2 * num_starts - 1).bit_length() if kind == "contextual" else num_starts
 
@@ -34,16 +32,11 @@ def has_tables(config: ReplayConfig) -> bool:
 
 
 def importance_weights(probabilities: np.ndarray, size: int, exponent: float) -> np.ndarray:
-    """Importance weights `(1 / (size * P)) ** exponent`.
+    """Importance weights `(1 / (size * P)) ** exponent` of probabilities `[n]` of drawn slots.
 
     With exponent beta = 1, which Reactor fixes, `sum_i P_i w_i f_i` is the plain mean of f, so an
     update is unbiased. The weights are not divided by their maximum: the scale of an update would
-    depend on the batch.
-
-    Args:
-      probabilities: `[n]`, above 0 (else ValueError), of the drawn slots, from the selector.
-      size: the number of slots that can be drawn, at least 1.
-      exponent: beta, at least 0; with 0 every weight is 1.
+    depend on the batch. `size` >= 1 slots can be drawn; ValueError if a probability is not above 0.
     """
     probabilities = np.asarray(probabilities, np.float64)
     wrong = ~((probabilities > 0) & (probabilities < np.inf))
@@ -85,8 +78,8 @@ class TreeSelector:
       * "contextual": an estimate by the tree until one is set (Reactor, Appendix, contextual
         priority tree).
 
-    Every argument `slots` is an integer array `[n]` with entries in `[0, capacity)`; ValueError is
-    raised for anything else. `n = 0` does nothing. A call that raises changes nothing.
+    Every argument `slots` is an int64 array `[n]` with entries in `[0, capacity)`, which is not
+    checked. `n = 0` does nothing. A call that raises changes nothing.
     """
 
     def __init__(self, config: ReplayConfig, capacity: int) -> None:
@@ -108,19 +101,14 @@ class TreeSelector:
 
     def insert(self, slots: np.ndarray) -> None:
         """Makes slots present and new, whether or not they were present before."""
-        slots = self._checked(slots)
         if self._kind == "contextual":
             self._tree.assign(slots[self._last(slots)], True, None)
         else:
             self._tree.assign(slots, True, self._powers(np.full(slots.shape, self._largest)))
 
     def remove(self, slots: np.ndarray) -> None:
-        """Makes slots absent; ValueError if one is absent or repeated."""
-        slots = self._check_present(slots)
-        last = self._last(slots)
-        if not last.all():
-            raise ValueError(f"slots to remove must be distinct, got {slots[~last][0]} twice.")
-        self._tree.assign(slots, False, None)
+        """Makes distinct slots absent; ValueError if one is absent."""
+        self._tree.assign(self._check_present(slots), False, None)
 
     def set_priorities(
         self, slots: np.ndarray, priorities: np.ndarray, kept: np.ndarray | None = None
@@ -151,8 +139,6 @@ class TreeSelector:
 
     def sample(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Draws n >= 1 slots with replacement: int64 `[n]`, and their `probabilities`."""
-        if n < 1:
-            raise ValueError(f"n must be at least 1 draw, got {n}.")
         if not len(self):
             raise ValueError("an empty tree has nothing to sample: insert slots first, got none.")
         slots = self._tree.draw(rng, n)
@@ -163,20 +149,17 @@ class TreeSelector:
         return slots, self.probabilities(slots)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Copies of what `restore` needs: arrays `[capacity]`, and `largest` if "proportional".
+        """Copies of arrays `[capacity]` for `restore`, and `largest` if "proportional".
 
-        `present` is bool. `priorities` are powers, float64, 0 where absent or unknown; a contextual
-        tree has `known`, bool, besides.
+        `priorities` are powers, 0 where absent or unknown. `present` is bool, as is `known`, which
+        a contextual tree has besides.
         """
         largest = {"largest": np.asarray(self._largest)} if self._kind == "proportional" else {}
         present = self._tree.counts[: self.capacity] > 0
         return {"present": present, **self._tree.state(), **largest}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Replaces all slots by those of `state`, from a tree of the same kind and capacity.
-
-        ValueError if an array is missing or not as in `state`, or an absent slot has a priority.
-        """
+        """Replaces all slots; ValueError if the state is from another kind or capacity."""
         for name, like in self.state().items():
             found = np.asarray(state.get(name))
             if (found.shape, found.dtype) != (like.shape, like.dtype):
@@ -184,34 +167,14 @@ class TreeSelector:
                     f"state[{name!r}] must be {like.dtype} of shape {like.shape}, got "
                     f"{found.dtype} of shape {found.shape}."
                 )
-        check_priorities(state["priorities"], self.capacity)
-        largest = check_priorities(np.reshape(state.get("largest", self._largest), 1), 1)
-        known = np.asarray(state.get("known", state["priorities"])) > 0
-        lost = np.flatnonzero(known & ~np.asarray(state["present"]))
-        if lost.size:
-            raise ValueError(f"a slot with a priority must be present, {lost[0]} is absent.")
         self._tree.restore(state)
-        self._largest = float(largest[0])
+        self._largest = float(state.get("largest", self._largest))
 
     def _powers(self, priorities: np.ndarray) -> np.ndarray:
         powers: np.ndarray = priorities**self._exponent
         return np.minimum(powers, LARGEST_PRIORITY)  # beyond it by rounding at most
 
-    def _checked(self, slots: np.ndarray) -> np.ndarray:
-        """Slots as int64 `[n]`; ValueError if they are no integers `[n]` in [0, capacity)."""
-        slots = np.asarray(slots)
-        if slots.dtype.kind not in "iu" or slots.ndim != 1:
-            raise ValueError(
-                "slots must be integers of shape [n], got "
-                f"{slots.dtype} of shape {list(slots.shape)}."
-            )
-        if slots.size and (slots.min() < 0 or slots.max() >= self.capacity):
-            wrong = slots[(slots < 0) | (slots >= self.capacity)][0]
-            raise ValueError(f"slots must be from 0 to {self.capacity - 1}, got {wrong}.")
-        return slots.astype(np.int64, copy=False)
-
     def _check_present(self, slots: np.ndarray) -> np.ndarray:
-        slots = self._checked(slots)
         present = self.are_present(slots)
         if not present.all():
             raise ValueError(f"slots must be present (inserted), {slots[~present][0]} is not.")
@@ -225,10 +188,10 @@ class TreeSelector:
 
 
 class _BlockTree:
-    """As a `ContextualPriorityTree`, where all priorities are known: nodes are wide.
+    """As a `ContextualPriorityTree`, where all priorities are known.
 
-    Without estimates a tree of three levels is enough: NumPy calls, which small batches consist of,
-    are a few at each level; a binary tree of a million slots has 20 (benchmarks/priority_tree.py).
+    Its three levels of wide nodes take fewer NumPy calls than the 20 of a binary tree of a million
+    slots (benchmarks/priority_tree.py).
     """
 
     def __init__(self, capacity: int) -> None:
@@ -239,11 +202,11 @@ class _BlockTree:
 
     @property
     def count(self) -> int:
-        return int(self._present.total)
+        return int(self._present.cumulative[-1])
 
     @property
     def mass(self) -> float:
-        return self._priorities.total
+        return float(self._priorities.cumulative[-1])
 
     def assign(self, slots: np.ndarray, present: bool | None, powers: np.ndarray | None) -> None:
         if present is not None:
@@ -251,7 +214,7 @@ class _BlockTree:
         self._priorities.assign(slots, 0.0 if powers is None else powers)
 
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        return (self._priorities if self._priorities.total else self._present).draw(rng, n)
+        return (self._priorities if self.mass else self._present).draw(rng, n)
 
     def state(self) -> dict[str, np.ndarray]:
         return {"priorities": self._priorities.values[: self._capacity].copy()}
@@ -267,7 +230,8 @@ class _BlockSums:
     Sums are computed from their parts whenever one changes, so rounding does not accumulate.
 
     Attributes:
-      values: at least `size` of them, the level of the leaves. Read only.
+      values: at least `size` of them. Read only.
+      cumulative: sums of the uppermost level; the last one is the sum of all values.
     """
 
     def __init__(self, size: int) -> None:
@@ -275,12 +239,7 @@ class _BlockSums:
         num_top = -(-size // self._width**2)
         self.values = np.zeros(num_top * self._width**2)
         self._middle, self._top = np.zeros(num_top * self._width), np.zeros(num_top)
-        self._cumulative = np.zeros(num_top)
-
-    @property
-    def total(self) -> float:
-        """The sum of all values."""
-        return float(self._cumulative[-1])
+        self.cumulative = np.zeros(num_top)
 
     def assign(self, indices: np.ndarray, values: np.ndarray | float) -> None:
         """Sets the values of indices `[n]`; of repeated ones, the last counts."""
@@ -289,14 +248,13 @@ class _BlockSums:
         self._middle[blocks] = self._blocks(self.values, blocks).sum(axis=1)
         blocks = blocks // self._width
         self._top[blocks] = self._blocks(self._middle, blocks).sum(axis=1)
-        self._cumulative = np.cumsum(self._top)
+        self.cumulative = np.cumsum(self._top)
 
     def fill(self, values: np.ndarray) -> None:
         """Sets all values `[size]`."""
         self.values[: len(values)] = values
-        self._middle[:] = self.values.reshape(-1, self._width).sum(axis=1)
-        self._top[:] = self._middle.reshape(-1, self._width).sum(axis=1)
-        self._cumulative = np.cumsum(self._top)
+        each_block = np.arange(0, self.values.size, self._width)
+        self.assign(each_block, self.values[each_block])
 
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Draws n indices in proportion to values, int64 `[n]`; the total must be positive.
@@ -305,8 +263,8 @@ class _BlockSums:
         first sum above it belongs to a value that is not 0.
         """
         uniforms = rng.random((3, n))
-        totals = np.full(n, self._cumulative[-1])
-        indices = self._cumulative.searchsorted(_below(totals, uniforms[0]), side="right")
+        totals = np.full(n, self.cumulative[-1])
+        indices = self.cumulative.searchsorted(_below(totals, uniforms[0]), side="right")
         for values, uniform in ((self._middle, uniforms[1]), (self.values, uniforms[2])):
             cumulative = self._blocks(values, indices).cumsum(axis=1)
             numbers = _below(cumulative[:, -1], uniform)

@@ -37,7 +37,6 @@ from ...replay.reverb import (
     Layout,
     ReverbReplay,
     ReverbWriter,
-    check_tables,
     make_tables,
 )
 from ...replay.reverb.library import reverb
@@ -56,7 +55,6 @@ _NOTICE_SECONDS = 10  # between SIGTERM and the end of a node without a save, wh
 _AHEAD = 2  # requests of draws
 _CONNECT_SECONDS = 1.0
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
-_ANSWER_SECONDS = 60  # until Reverb describes its tables; it may be reading a checkpoint
 
 
 def start_processes(config: ProgramConfig) -> "list[ProcessNode]":
@@ -131,14 +129,12 @@ class ReplayServer(lp.ReverbNode):
         """Serves until the program ends."""
         with node_process(self._kind, self._launcher):
             stop, tables = lp.stop_event(), self._make_tables()
-            wanted = {table.info.name: table.info for table in tables}
             # Without a checkpointer a server leaves a folder in /tmp behind.
             live = str(Checkpoints(self._config.directory).live)
             checkpointer = reverb.checkpointers.DefaultCheckpointer(live)
             port = get_port_from_address(self.reverb_address.resolve())
             # Kept: without a reference to the server its port closes.
             self._server = reverb.Server(tables, port=port, checkpointer=checkpointer)
-            check_tables(wanted, self._server.localhost_client().server_info(_ANSWER_SECONDS))
             while not stop.wait(1.0):
                 pass
 

@@ -5,7 +5,7 @@ Contextual selection and rounds need a `LocalReplay`: see `selectors.has_tables`
 
 from .checkpoints import Checkpoints
 from .replay import ReverbReplay
-from .tables import TABLE, Layout, check_tables, make_tables
+from .tables import TABLE, Layout, make_tables
 from .writer import ReverbWriter
 
 __all__ = [
@@ -14,6 +14,5 @@ __all__ = [
     "Layout",
     "ReverbReplay",
     "ReverbWriter",
-    "check_tables",
     "make_tables",
 ]

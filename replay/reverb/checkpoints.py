@@ -1,8 +1,7 @@
 """Reverb's checkpoints beside the snapshots, consistent with them.
 
-Reverb keeps its newest checkpoint only. When a snapshot is saved, its checkpoint is kept under the
-snapshot's number of steps (hard links: no bytes are copied), and the server of a resumed program
-starts with the checkpoint of the snapshot that the learner restores.
+Reverb keeps its newest one only. With a snapshot, it is kept under the snapshot's number of steps
+(hard links: no bytes are copied); the server of a resumed program starts with it.
 """
 
 import os
@@ -34,10 +33,7 @@ class Checkpoints:
         write_manifest(kept)
 
     def check(self, steps: int) -> None:
-        """Compares the checkpoint of the snapshot at `steps` with its checksums.
-
-        ValueError names a file that is missing or damaged, without a full stop.
-        """
+        """ValueError (without a full stop) if a file for the snapshot at `steps` is damaged."""
         check_manifest(self._folder / str(steps))
 
     def prune(self, steps: Iterable[int]) -> None:

@@ -5,7 +5,6 @@ priorities of the items and the table's sizes when they were drawn, `data` their
 """
 
 import contextlib
-import functools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -152,7 +151,6 @@ class Reader:
         # thread loses the processor between the two looks at the clock.
         self._results: queue.Queue[Any] = queue.Queue()
         self._taken = threading.Semaphore(0)
-        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="read Reverb", daemon=True)
         self._thread.start()
 
@@ -162,16 +160,15 @@ class Reader:
         Raises what ended the thread: WaitTimeout if no server answered for `max_wait` seconds,
         ValueError if its table is missing or has another layout.
         """
-        if self._error is None:
-            try:
-                result = self._results.get(timeout=max(timeout, 0.0))
-            except queue.Empty:
-                return None
-            if not isinstance(result, Exception):
-                self._taken.release()
-                return result
-            self._error = result
-        raise self._error
+        try:
+            result = self._results.get(timeout=max(timeout, 0.0))
+        except queue.Empty:
+            return None
+        if isinstance(result, Exception):
+            self._results.put(result)  # for the next call
+            raise result
+        self._taken.release()
+        return result
 
     def close(self) -> None:
         """Ends the thread, or leaves it if its server is gone."""
@@ -202,18 +199,16 @@ class Reader:
                 pieces = [rest] if missing else []
 
     def _pieces(self) -> Iterator[Any]:
-        wait = functools.partial(
-            self._server.retry, what="the replay's server", pause=_POLL_SECONDS
-        )
         dataset = self._server.connect(self._dataset)
         while not self._closed.is_set():
             # A pass ends when nothing arrived for a while; it has returned everything it read. The
             # next one cannot begin while the server dies: its connection is reset.
-            for sample in wait(dataset.as_numpy_iterator, (tensorflow.errors.InternalError,)):
+            begin, errors = dataset.as_numpy_iterator, (tensorflow.errors.InternalError,)
+            what = "the replay's server"
+            for sample in self._server.retry(begin, errors, what, pause=_POLL_SECONDS):
                 if self._closed.is_set():
-                    break
+                    return
                 yield sample
-        raise Stopped("The reader was closed.")
 
     def _dataset(self) -> Any:
         signature = self._server.layout.signature()
@@ -233,39 +228,35 @@ class Reader:
 
 
 class ServerCalls:
-    """Makes calls that can neither be interrupted nor given a timeout, in order, in a thread."""
+    """Makes calls that can neither be interrupted nor given a timeout, in order, in a thread.
+
+    A call that raises RuntimeError is made once more: making it twice must do no harm.
+    """
 
     def __init__(self, server: Server):
         self._server = server
-        self._calls: queue.Queue[Callable[[], Any] | None] = queue.Queue(_CALLS_AHEAD)
+        self._calls: queue.Queue[Any] = queue.Queue(_CALLS_AHEAD)  # None: the end
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="calls to Reverb", daemon=True)
         self._thread.start()
 
-    def submit(self, call: Callable[[], Any], what: str) -> None:
+    def submit(self, call: Callable[[], Any], what: str) -> futures.Future[Any]:
         """Has a call made later; waits `max_wait` seconds for `what` if too many are pending.
 
-        A call that raises RuntimeError is made once more: making it twice must do no harm. Raises
-        what an earlier call has raised.
+        Raises what an earlier call has raised.
         """
         if self._error is not None:
             raise self._error
+        answer: futures.Future[Any] = futures.Future()
         try:
-            self._calls.put(call, timeout=self._server.max_wait)
+            self._calls.put((call, answer), timeout=self._server.max_wait)
         except queue.Full:
             raise self._server.timeout(what, self._server.max_wait) from None
+        return answer
 
     def result(self, call: Callable[[], _T], what: str) -> _T:
         """The result of a call within `max_wait` seconds; raises what it or an earlier one does."""
-        answer: futures.Future[_T] = futures.Future()
-
-        def make() -> None:
-            try:
-                answer.set_result(call())
-            except Exception as error:
-                answer.set_exception(error)
-
-        self.submit(make, what)
+        answer: futures.Future[_T] = self.submit(call, what)
         try:
             return answer.result(self._server.max_wait)
         except futures.TimeoutError:
@@ -273,18 +264,18 @@ class ServerCalls:
 
     def close(self) -> None:
         """Ends the thread after the pending calls, or leaves it if its server is gone."""
-        try:
+        with contextlib.suppress(queue.Full):
             self._calls.put_nowait(None)
-        except queue.Full:
-            return
-        self._thread.join(1.0)
+            self._thread.join(1.0)
 
     def _run(self) -> None:
-        try:
-            while (call := self._calls.get()) is not None:
+        while (entry := self._calls.get()) is not None:
+            call, answer = entry
+            try:
                 try:
-                    call()
+                    answer.set_result(call())
                 except RuntimeError:  # its server died meanwhile; the next one waits for it
-                    call()
-        except Exception as error:
-            self._error = error
+                    answer.set_result(call())
+            except Exception as error:
+                self._error = error
+                answer.set_exception(error)

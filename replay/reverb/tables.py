@@ -5,7 +5,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -21,8 +21,6 @@ TABLE = "sequences"
 _ANSWER_SECONDS = 1  # until a server describes its tables
 _POLL_SECONDS = 0.5  # between attempts to connect
 _BATCHES_AHEAD = 3  # drawn, but not yet learned from: two in the reader, one in the learner
-_OPTIONS = ("max_size", "max_times_sampled", "sampler_options", "remover_options")
-_LIMITS = ("samples_per_insert", "min_diff", "max_diff", "min_size_to_sample")
 _T = TypeVar("_T")
 
 
@@ -43,19 +41,6 @@ class Layout:
             for name, shape, part in columns
         )
 
-    def check_server(self, client: reverb.Client) -> None:
-        """Refuses (ValueError) a server without the table or with another layout.
-
-        Reverb raises DeadlineExceededError if no server answers.
-        """
-        served = client.server_info(timeout=_ANSWER_SECONDS)
-        if TABLE not in served:
-            raise ValueError(
-                f"The Reverb server at {client.server_address} has the tables {sorted(served)}, "
-                f"but the config asks for {TABLE}."
-            )
-        _check_signature(TABLE, served[TABLE].signature, self.signature())
-
 
 class Server:
     """A table of the Reverb server at an address, "host:port", or of a client's server.
@@ -75,10 +60,25 @@ class Server:
         self.layout, self.max_wait, self._stop = layout, max_wait, stop
 
     def connect(self, make: Callable[[], _T]) -> _T:
-        """Waits for the server, checks its table (see `Layout`), and makes something of it."""
+        """Waits for the server and makes something of it.
+
+        ValueError if it has no such table, or one with another layout.
+        """
 
         def attempt() -> _T:
-            self.layout.check_server(self.client)
+            served = self.client.server_info(timeout=_ANSWER_SECONDS)
+            if TABLE not in served:
+                raise ValueError(
+                    f"The Reverb server at {self.client.server_address} has the tables "
+                    f"{sorted(served)}, but the config asks for {TABLE}."
+                )
+            found, wanted = _columns(served[TABLE].signature), _columns(self.layout.signature())
+            if found != wanted:
+                raise ValueError(
+                    f"Reverb's table {TABLE} has the columns {found}, but this run's rows make "
+                    f"{wanted}: continue with the config, the environment and the version that "
+                    "made the table."
+                )
             return make()
 
         errors = (reverb.errors.ReverbError, RuntimeError)
@@ -149,51 +149,11 @@ def make_tables(layout: Layout, *, num_envs: int) -> list[reverb.Table]:
     ]
 
 
-def check_tables(wanted: Mapping[str, Any], served: Mapping[str, Any]) -> None:
-    """Refuses (ValueError) a checkpoint of other tables, whose options would replace the config's.
-
-    Both are `TableInfo`s by table: before it was given to a server, and as the server reports it.
-    """
-    if set(wanted) != set(served):
-        raise ValueError(
-            f"The Reverb checkpoint holds the tables {sorted(served)}, but the config asks for "
-            f"{sorted(wanted)}."
-        )
-    for name, info in wanted.items():
-        _check_signature(name, served[name].signature, info.signature)
-        found = _options(served[name])
-        for option, value in _options(info).items():
-            if found[option] != value:
-                raise ValueError(
-                    f"The Reverb checkpoint's table {name} has {option} {found[option]}, but the "
-                    f"config asks for {value}: resume with the config of the original run."
-                )
-
-
-def _options(info: Any) -> dict[str, str]:
-    """Options of a table, in one line each."""
-    values = {name: getattr(info, name) for name in _OPTIONS}
-    values |= {name: getattr(info.rate_limiter_info, name) for name in _LIMITS}
-    return {name: " ".join(str(value).split()) for name, value in values.items()}
-
-
-def _check_signature(table: str, served: Any, wanted: Any) -> None:
-    """Refuses a table with another signature than that of this run; the error names both."""
-
-    def columns(signature: Any) -> str:
-        specs = jax.tree.leaves(signature)
-        return ", ".join(f"{spec.name} {spec.shape}" for spec in specs) or "none"
-
-    found, expected = columns(served), columns(wanted)
-    if found != expected:
-        raise ValueError(
-            f"Reverb's table {table} has the columns {found}, but this run's rows make {expected}: "
-            "continue with the config, the environment and the version that made the table."
-        )
+def _columns(signature: Any) -> str:
+    return ", ".join(f"{spec.name} {spec.shape}" for spec in jax.tree.leaves(signature)) or "none"
 
 
 def _rate_limiter(sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> Any:
-    """Limits samples per insert to what corresponds to the acting steps per update."""
     # The number of sequences in the table once the environments have made `min_rows` rows.
     rows = max(0, config.min_rows // num_envs - sequence.length)
     minimum = num_envs * (rows // sequence.period + 1)

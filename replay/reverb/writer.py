@@ -37,22 +37,14 @@ class ReverbWriter:
         stop: Callable[[], bool] = never,
         max_wait: float = 600.0,
     ):
-        """Connects to "host:port", and waits for the server if there is none yet.
-
-        Args: see `NodeWriter`. ValueError if the server's table is missing or has another layout.
-        """
+        """Connects to "host:port" as `NodeWriter` to a peer."""
         server = Server(address, layout, stop=stop, max_wait=max_wait)
-        self._layout, self._checked = layout, 1.0
+        self._layout = layout
         self._streams = server.connect(lambda: [_Stream(number, server) for number in environments])
 
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
-        """Writes one row of each environment; waits while the table accepts no items.
-
-        Errors: see `NodeWriter.write`; a wrong priority is a ValueError, too.
-        """
-        if new_priority != self._checked:  # also true for NaN
-            check_priorities(np.array([new_priority]), 1)
-            self._checked = new_priority
+        """As `NodeWriter.write`; a wrong priority is a ValueError, too."""
+        check_priorities(np.array([new_priority]), 1)
         if len(rows.is_last) != len(self._streams):
             raise ValueError(
                 f"rows must be of {len(self._streams)} environments, got {len(rows.is_last)}."
@@ -64,7 +56,7 @@ class ReverbWriter:
             stream.write(packed, new_priority, is_first=bool(first), is_last=bool(last))
 
     def close(self) -> None:
-        """Sends what is left, for a few seconds at most, and disconnects."""
+        """Sends the rest in a few seconds, and disconnects."""
         streams, self._streams = self._streams, []
         deadline = time.monotonic() + _CLOSE_SECONDS
         for stream in streams:

@@ -494,19 +494,6 @@ def test_a_buffer_of_another_size_is_refused():
         packing.read_draws(data[:-1])
 
 
-def test_wrong_rows_are_refused():
-    node = make_node(max_lead=0)
-    rows = packed(node, stream(3))
-    with pytest.raises(ValueError, match=r"uint8 \(3, 1, \d+\), got uint8 \(3, 2, \d+\)\."):
-        node.add(7, 0, [0], rows, 0.0)
-    with pytest.raises(ValueError, match=r"got uint8 \(3, 2, \d+\)\."):
-        node.add(7, 0, [0, 1], rows[..., 1:], 0.0)
-    with pytest.raises(ValueError, match=r"Rows of environment 2 arrived, but .* made for 2"):
-        node.add(7, 0, [1, 2], rows, 0.0)
-    with pytest.raises(ValueError, match=r"max_lead must be at least 0 rows, got -1\."):
-        make_node(max_lead=-1)
-
-
 @pytest.mark.parametrize("change", [{"length": 5}, {"stored": True}, {"frame_stack": 2}])
 def test_another_layout_is_refused(change):
     peer = DirectPeer(make_node(max_lead=0))

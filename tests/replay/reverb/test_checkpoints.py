@@ -5,28 +5,17 @@ import re
 import numpy as np
 import pytest
 
-from retrax.replay.reverb import Checkpoints, check_tables
-from retrax.replay.reverb.library import reverb, tensorflow
+from retrax.replay.reverb import Checkpoints
+from retrax.replay.reverb.library import reverb
 
 pytestmark = pytest.mark.distributed
-
-
-def make_table(max_size=100, exponent=0.5, name="sequences", ratio=2.0, columns=("a",)):
-    return reverb.Table(
-        name=name,
-        sampler=reverb.selectors.Prioritized(exponent),
-        remover=reverb.selectors.Fifo(),
-        max_size=max_size,
-        rate_limiter=reverb.rate_limiters.SampleToInsertRatio(ratio, 3, 1000.0),
-        signature=tuple(tensorflow.TensorSpec((None, 3), np.float64, name) for name in columns),
-    )
 
 
 class Server:
     """A server on a run directory's live checkpoint."""
 
-    def __init__(self, checkpoints, table):
-        self.wanted = {table.info.name: table.info}
+    def __init__(self, checkpoints):
+        table = reverb.Table.queue("sequences", 100)
         checkpointer = reverb.checkpointers.DefaultCheckpointer(str(checkpoints.live))
         self._server = reverb.Server([table], checkpointer=checkpointer)
         self.client = self._server.localhost_client()
@@ -41,9 +30,6 @@ class Server:
                 writer.append([np.zeros(3)])
                 writer.create_item("sequences", 1.0, [writer.history[0][:]])
 
-    def check(self):
-        check_tables(self.wanted, self.client.server_info(5))
-
     def stop(self):
         self._server.stop()
 
@@ -52,8 +38,8 @@ class Server:
 def serve(tmp_path):
     servers = []
 
-    def start(*arguments, **options):
-        servers.append(Server(Checkpoints(tmp_path), make_table(*arguments, **options)))
+    def start():
+        servers.append(Server(Checkpoints(tmp_path)))
         return servers[-1]
 
     yield start
@@ -95,31 +81,3 @@ def test_a_flipped_bit_of_a_checkpoint_is_found(serve, tmp_path):
     path.write_bytes(data)
     with pytest.raises(ValueError, match=re.escape(f"{path} is not what was written")):
         checkpoints.check(100)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"max_size": 50}, "has max_size 100, but the config asks for 50"),
-        ({"exponent": 1.0}, "has sampler_options prioritized"),
-        ({"ratio": 4.0}, "has samples_per_insert 2.0, but the config asks for 4.0"),
-        (
-            {"columns": ("b",)},
-            r"sequences has the columns a \(None, 3\), but this run's rows make b \(None, 3\): ",
-        ),
-        ({"columns": ("a", "b")}, r"has the columns a \(.*\), but .* make a \(.*\), b \("),
-    ],
-)
-def test_a_checkpoint_of_other_tables_is_refused(serve, tmp_path, options, expected):
-    server = serve()
-    server.insert(3)
-    server.client.checkpoint()
-    serve().check()
-    with pytest.raises(ValueError, match=expected):
-        serve(**options).check()
-
-
-def test_tables_of_another_name_are_refused():
-    wanted = {"sequences": make_table().info}
-    with pytest.raises(ValueError, match=r"\['rows'\], but the config asks for \['sequences'\]"):
-        check_tables(wanted, {"rows": make_table(name="rows").info})

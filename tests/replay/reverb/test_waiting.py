@@ -133,10 +133,6 @@ def calls():
         calls.close()
 
 
-def fail():
-    raise ZeroDivisionError("on purpose")
-
-
 def test_calls_are_made_in_order(calls):
     made = []
     for number in range(5):
@@ -154,13 +150,11 @@ def test_a_call_that_fails_with_its_server_is_made_once_more(calls):
 
     calls.submit(lambda: call(RuntimeError("Connection reset by peer")), "nothing")
     assert calls.result(lambda: len(made), "the number") == 2
-    with pytest.raises(ZeroDivisionError, match="on purpose"):
-        calls.result(fail, "nothing")
-    calls.submit(lambda: call(ZeroDivisionError("later")), "nothing")
-    calls._thread.join(5.0)
+    error = ZeroDivisionError("on purpose")
+    for later in (lambda: call(error), made.clear):
+        with pytest.raises(ZeroDivisionError, match="on purpose"):
+            calls.result(later, "nothing")
     assert len(made) == 3
-    with pytest.raises(ZeroDivisionError, match="later"):
-        calls.submit(made.clear, "nothing")
 
 
 def test_a_call_without_an_answer_times_out(calls):
