@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import chex
+import dm_env
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from run_files import plain
 
 from retrax.agents.base import Decision
 from retrax.environments import make
-from retrax.training.actor import Actor
+from retrax.training.actor import Actor, RunningReturns
 
 
 class State(NamedTuple):
@@ -59,7 +60,9 @@ def keys():
 
 
 def test_each_environment_has_a_row_in_every_time_step_last_ones_too(keys):
-    actor, writer, parameters = make_actor(keys, first_id=2, num_actors=4)
+    closed, environment = [], make("catch", num_envs=2, seed=1)
+    environment.close = lambda: closed.append(1)
+    actor, writer, parameters = make_actor(keys, environment, first_id=2, num_actors=4)
     actor.start()
     taken = [actor.step() for _ in range(20)]
     assert taken == ([2] * 9 + [0]) * 2  # transitions
@@ -76,6 +79,8 @@ def test_each_environment_has_a_row_in_every_time_step_last_ones_too(keys):
     assert actions[:, 0].tolist() != actions[:, 1].tolist()
     assert actor.take_episodes()["length"] == [9] * 4
     assert actor.take_episodes() == {}
+    actor.close()
+    assert (writer.closed, closed) == (True, [1])
 
 
 def test_each_environment_of_a_vector_is_an_actor_of_its_own(keys):
@@ -98,21 +103,6 @@ def test_each_environment_of_a_vector_is_an_actor_of_its_own(keys):
     chex.assert_trees_all_equal(together, joined)
 
 
-def test_a_loop_outside_may_do_what_step_does(keys):
-    actor, writer, parameters = make_actor(keys)
-    for _ in range(12):
-        actor.step()
-    environment = make("catch", num_envs=2, seed=1)
-    other, other_writer, other_parameters = make_actor(keys, environment)
-    for _ in range(12):
-        actions = other.decide()
-        other.observe(environment.step(actions))
-        other.update()
-    chex.assert_trees_all_equal(writer.rows, other_writer.rows)
-    assert parameters.steps == other_parameters.steps == 12
-    assert actor.take_episodes() == other.take_episodes()
-
-
 def test_compiling_changes_nothing_and_happens_once(keys):
     traces = []
 
@@ -131,11 +121,16 @@ def test_compiling_changes_nothing_and_happens_once(keys):
     assert len(writer.rows) == 3
 
 
-def test_it_closes_writer_and_environments(keys):
-    environment = make("catch", num_envs=2)
-    closed = []
-    environment.close = lambda: closed.append(1)
-    actor, writer, _ = make_actor(keys, environment)
-    actor.close()
-    assert writer.closed
-    assert closed == [1]
+FIRST, MID, LAST = dm_env.StepType
+
+
+def steps(types, rewards):
+    types = np.array(types, np.int32)
+    return dm_env.TimeStep(types, np.array(rewards, np.float32), np.ones(len(types)), None)
+
+
+def test_returns_and_lengths_by_hand():
+    running = RunningReturns(2)
+    assert [x.tolist() for x in running.add(steps([FIRST, FIRST], [9, 9]))] == [[], [], []]
+    assert [x.tolist() for x in running.add(steps([MID, LAST], [1, 2]))] == [[1], [2.0], [1]]
+    assert [x.tolist() for x in running.add(steps([LAST, FIRST], [3, 9]))] == [[0], [4.0], [2]]
