@@ -143,7 +143,7 @@ def test_draws_are_uniform_where_all_priorities_are_zero():
     replay, state, _ = filled(sequence_spec(4, 3, True), config, 12)
     slots = jnp.flatnonzero(state.present.ravel())
     state = replay.set_priorities(state, slots, jnp.zeros(len(slots)))
-    drawn, sample = replay.sample(state, jax.random.key(0))
+    drawn, sample = jax.jit(replay.sample)(state, jax.random.key(0))
     assert set(drawn.tolist()) == set(slots.tolist())
     np.testing.assert_allclose(sample.weights, np.ones(64), rtol=1e-6)
 

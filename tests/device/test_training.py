@@ -25,8 +25,9 @@ STEADY = ReplayConfig(capacity=90, min_rows=20, batch_size=2, acting_steps_per_u
 PACES = {
     "steady": STEADY,
     "calls": dataclasses.replace(STEADY, updates_per_call=2, acting_steps_per_update=2.5),
-    "rounds": dataclasses.replace(STEADY, pace="rounds", replay_ratio=2.0, on_policy=True),
-    "replayed": dataclasses.replace(STEADY, pace="rounds", replay_ratio=2.0, updates_per_call=2),
+    "rounds": dataclasses.replace(
+        STEADY, pace="rounds", replay_ratio=2.0, on_policy=True, updates_per_call=2
+    ),
 }
 
 

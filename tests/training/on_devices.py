@@ -16,20 +16,17 @@ from node_fakes import BatchReplay
 from run_files import plain, rows
 
 import retrax
-from retrax.agents.entry import find_agent
 from retrax.command.training import train_together
 from retrax.device import make_train
 from retrax.environments.pure_tasks import PureCatch
+from retrax.training.assembly import spec_of
 from retrax.training.learner import Learner, Updates
 from retrax.training.run_config import RunConfig, read_config
 
-TASKS = {
-    "reactor": "catch",
-    "acer": "catch",
-    "d4pg": "Pendulum-v1",
-    "agent57": "deep_sea",
-}
-CASES = [("reactor", 1), ("acer", 1), ("agent57", 1), ("d4pg", 2)]  # with updates in a call
+CASES = [  # with updates in a call; with 1e-8, steps for gradients near 0 are of equal size
+    ("reactor", "catch", 1, {"adam_epsilon": 1e-4}),
+    ("d4pg", "Pendulum-v1", 2, {}),
+]
 BATCH, UPDATES = 8, 2
 
 
@@ -66,17 +63,11 @@ def difference(one, many):
     return np.abs(np.asarray(one, np.float64) - np.asarray(many, np.float64)).max(initial=0.0)
 
 
-def compare(name, per_call):
-    entry = find_agent(name)
-    run = RunConfig(agent=name, environment=TASKS[name], num_envs=BATCH, preset="small")
-    environment = run.make_environment(seed=0, num_envs=1)
-    spec = environment.spec
-    environment.close()
-    config = run.resolve(spec).agent_config
-    if hasattr(config, "adam_epsilon"):
-        # With 1e-8 Adam makes steps of equal size of gradients near 0 that differ by rounding.
-        config = dataclasses.replace(config, adam_epsilon=1e-4)
-    agent = entry.make_agent(spec, config)
+def compare(name, environment, per_call, changes):
+    run = RunConfig(agent=name, environment=environment, num_envs=BATCH, preset="small")
+    spec = spec_of(run)
+    config = dataclasses.replace(run.resolve(spec).agent_config, **changes)
+    agent = run.entry.make_agent(spec, config)
     batches = [random_sample(agent, spec, seed, per_call * BATCH) for seed in range(UPDATES)]
     one = learn(agent, batches, per_call=per_call, num_devices=1)
     many = learn(agent, batches, per_call=per_call, num_devices=jax.local_device_count())
@@ -137,7 +128,7 @@ def train_seeds(directory):
 
 
 if __name__ == "__main__":
-    found = {f"{name}-{per_call}": compare(name, per_call) for name, per_call in CASES}
+    found = {name: compare(name, *case) for name, *case in CASES}
     with tempfile.TemporaryDirectory() as folder:
         found["run"] = train_and_resume(Path(folder) / "run")
         found["seeds"] = train_seeds(Path(folder) / "seeds")

@@ -29,21 +29,16 @@ def found():
     return json.loads(result.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("case", ["reactor-1", "acer-1", "agent57-1", "d4pg-2"])
-def test_several_devices_learn_what_one_learns(found, case):
-    """An agent, and its updates in one call; all of the learner's state is compared."""
-    differences = found[case]
+@pytest.mark.parametrize("agent", ["reactor", "d4pg"])
+def test_several_devices_learn_what_one_learns(found, agent):
+    """The optimiser's operations are not split; with small networks they count."""
+    differences = found[agent]
+    assert differences["held"] == [COUNT]
+    assert differences["operations"] < 1.6 / COUNT
     assert differences["learned"] > 1e-3
     assert differences["state"] < 1e-6
     assert differences["priorities"] < 1e-5
     assert differences["metrics"] < 1e-5
-
-
-@pytest.mark.parametrize("case", ["reactor-1", "acer-1", "agent57-1", "d4pg-2"])
-def test_each_computes_its_part(found, case):
-    """The optimiser's operations are not split; with small networks they count."""
-    assert found[case]["held"] == [COUNT]
-    assert found[case]["operations"] < 1.6 / COUNT
 
 
 def test_a_run_uses_them_and_continues_on_another_number(found):
