@@ -128,8 +128,7 @@ def read_options(directory: Path, run: RunConfig, **changes: Any) -> ProgramConf
 def read_json(path: Path) -> dict[str, Any]:
     """Of `STATUS` or `RESTARTS`; empty before it is written."""
     with contextlib.suppress(FileNotFoundError):
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return values
+        return dict(json.loads(path.read_text(encoding="utf-8")))
     return {}
 
 

@@ -73,7 +73,7 @@ class Counter(Node):
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
         self._recorder: Recorder | None = None
-        self._is_recording, self._seconds = False, 0.0  # at the end
+        self._is_recording = False
         self._asked_to_stop, self._notes = threading.Event(), Notes()
         logging.getLogger("retrax").addHandler(self._notes)
         self._columns: list[str] = []
@@ -101,15 +101,13 @@ class Counter(Node):
         """A node reports its state; an actor also the steps that it took, and asks for more.
 
         Args:
-          name: of the node: "actor/0".
-          call: how often the node was restarted before, and the number of its report, larger than
-            that of the one before. Repeated calls, and calls from replaced processes, are ignored.
-          values: for the status; `metrics` for metrics.csv, means over `weight` updates (1 without
-            it); `episodes` that ended, as `Actor.take_episodes` returns them; the learner's
-            `updates` and `learning_since`; the evaluator's `return` and, after its last evaluation,
-            `final`.
-          taken: steps since the actor was last granted some; None asks for none. An actor of
-            several environments may take a few more than it was granted.
+          name: "actor/0".
+          call: restarts of the node, and the number of its report, which grows. Repeated calls, and
+            calls from replaced processes, are ignored.
+          values: for the status; for metrics.csv `metrics`, means over `weight` updates or one, and
+            `episodes` as in `Actor.take_episodes`; the learner's `updates` and `learning_since`;
+            the evaluator's `return` and, after its last evaluation, `final`.
+          taken: steps since the actor was last granted some; None asks for none.
 
         Returns:
           `phase`, `counters` with `seconds`, and `granted`: steps that the actor may take.
@@ -168,10 +166,8 @@ class Counter(Node):
         if self._recorder:
             self._write_row(self._recorder)
             self._recorder.close()
-            self._seconds = self._recorder.seconds
         logging.getLogger("retrax").removeHandler(self._notes)
         with self._lock:
-            self._recorder = None
             self._write_status()
 
     def status(self) -> dict[str, Any]:
@@ -191,7 +187,7 @@ class Counter(Node):
             "eta_seconds": left / rate if rate else None,
             "stop": self._asked_to_stop.is_set(),
             "notes": self._notes.told,
-            "restarts": self._restarts(),
+            "restarts": read_json(self._directory / RESTARTS),
             "leases": self._leases,
             "columns": self._columns,
             "nodes": {
@@ -206,16 +202,10 @@ class Counter(Node):
         self._counters = Counters(**kept)
         # A program that ended before its first snapshot left metrics and starts from the beginning.
         resumed = kept or (self._directory / "metrics.csv").exists()
-        self._columns = list(names)
-        self._recorder = Recorder(
-            self._run,
-            self._directory,
-            names,
-            stop=self._asked_to_stop,
-            start=self._counters,
-            resumed_at=self._counters.steps if resumed else None,
-            seconds=seconds,
-        )
+        self._columns, start = list(names), self._counters
+        options = {"resumed_at": start.steps if resumed else None, "seconds": seconds}
+        stop, directory = self._asked_to_stop, self._directory
+        self._recorder = Recorder(self._run, directory, names, stop=stop, start=start, **options)
 
     def _restore(self, status: Mapping[str, Any]) -> None:
         if status.get("phase", "starting") == "starting":
@@ -236,21 +226,18 @@ class Counter(Node):
             self._counters.episodes += len(returns)
             values["return"] = float(np.mean(returns))
         if kind_of(name).publishes:
-            self._note_learner(values)
+            self._counters.updates = values.get("updates", self._counters.updates)
+            since = values.get("learning_since", self._counters.learning_since)
+            if since < 0 < self._counters.updates:  # where the replay does not see every row
+                since = self._counters.steps
+            self._counters.learning_since = since
+            if self._phase == "collecting" and since >= 0:
+                self._phase = "learning"
         is_final = values.pop("final", False) and self._phase == "evaluating"
         if is_final and self._learner_is_up():
             self._phase = "finished"
         self._nodes[name] = {**self._nodes.get(name, {}), **values}
         self._reported[name] = time.monotonic()
-
-    def _note_learner(self, values: Mapping[str, Any]) -> None:
-        self._counters.updates = values.get("updates", self._counters.updates)
-        since = values.get("learning_since", self._counters.learning_since)
-        if since < 0 < self._counters.updates:  # where the replay does not see every row
-            since = self._counters.steps
-        self._counters.learning_since = since
-        if self._phase == "collecting" and since >= 0:
-            self._phase = "learning"
 
     def _grant(self, name: str, taken: int, rate: float) -> int:
         """Grants steps to an actor that takes `rate` in a second, and has `taken` those it held."""
@@ -259,19 +246,16 @@ class Counter(Node):
         left = max(0, self._steps - self._counters.steps - held) if self._phase != "starting" else 0
         return min(self._largest, max(_PORTION, int(rate * _PORTION_SECONDS)), left)
 
-    def _restarts(self) -> dict[str, int]:
-        return read_json(self._directory / RESTARTS)
-
     def _learner_is_up(self) -> bool:
         """Not from its death until it learns again: it has the last snapshot to save."""
         return all(
             self._nodes.get(name, {}).get("restarts", 0) == count
-            for name, count in self._restarts().items()
+            for name, count in read_json(self._directory / RESTARTS).items()
             if kind_of(name).publishes
         )
 
     def _snapshot_counters(self) -> dict[str, Any]:
-        seconds = self._recorder.seconds if self._recorder else self._seconds
+        seconds = self._recorder.seconds if self._recorder else 0.0
         return {**dataclasses.asdict(self._counters), "seconds": seconds}
 
     def _write_status(self) -> None:
@@ -283,13 +267,10 @@ class Counter(Node):
             rates = {name: rate.per_second() for name, rate in self._rates.items()}
             counters, returns = dataclasses.replace(self._counters), self._metrics.returns
             newest = {column: self._newest(*source) for column, source in self._newest_of.items()}
-            newest[RESTARTS_COLUMN] = float(sum(self._restarts().values()))
-            means = {**self._metrics.flush(), **newest}
-        clock = {
-            "acting_steps_per_second": rates["steps"],
-            "learning_updates_per_second": rates["updates"],
-            "steps_per_second": rates["steps"],
-        }
+            restarts = sum(read_json(self._directory / RESTARTS).values())
+            means = {**self._metrics.flush(), **newest, RESTARTS_COLUMN: float(restarts)}
+        clock = dict.fromkeys(("acting_steps_per_second", "steps_per_second"), rates["steps"])
+        clock["learning_updates_per_second"] = rates["updates"]
         if not self._is_recording:
             recorder.__enter__()
             self._is_recording = True
@@ -297,8 +278,8 @@ class Counter(Node):
 
     def _newest(self, label: str, value: str) -> float:
         """The mean over the nodes of a kind of a value of their newest reports."""
-        nodes = [v for name, v in self._nodes.items() if kind_of(name).label == label]
-        found = [values[value] for values in nodes if value in values]
+        nodes = self._nodes.items()
+        found = [v[value] for name, v in nodes if kind_of(name).label == label and value in v]
         return float(np.mean(found)) if found else float("nan")
 
 

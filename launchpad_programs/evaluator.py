@@ -30,8 +30,8 @@ class EvaluatorNode(Node):
     """Evaluates when there are newer parameters, and once more at the end of the run.
 
     Until the last step of the run it works for a fixed share of the time, and rests within
-    evaluations too: the actors wait for none, however long its episodes are. The last evaluation
-    has limited processor time: at the lowest priority, the clock says little on a busy machine.
+    evaluations too. The last evaluation has limited processor time: at the lowest priority, the
+    clock says little on a busy machine.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class EvaluatorNode(Node):
         """Evaluates if there are newer parameters or the run has taken its last step."""
         self._report(state="waiting")
         self._parameters.step()
+        params, version = self._parameters.params, self._parameters.version
         final = self._phase == "evaluating"
-        if self._phase == "finished" or (self._parameters.version == self._version and not final):
+        if self._phase == "finished" or (version == self._version and not final):
             return
         self._report(state="evaluating")
-        params, steps = self._parameters.params, self._steps
-        self._version = self._parameters.version
+        steps, self._version = self._steps, version
         try:
             means = self._evaluation.run(params, None, steps).means()
         except _TooLong:
@@ -90,7 +90,7 @@ class EvaluatorNode(Node):
         self._best.offer(params, mean_return=means["return"], steps=steps)
         shown = {name: means.pop(name) for name in ("return", "length")}
         metrics = {f"evaluator_{name}": value for name, value in means.items()}
-        self._report(state="waiting", version=self._version, final=final, metrics=metrics, **shown)
+        self._report(state="waiting", version=version, final=final, metrics=metrics, **shown)
 
     def close(self) -> None:
         """Closes parameters and environment."""

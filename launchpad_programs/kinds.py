@@ -32,7 +32,6 @@ class NodeKind(NamedTuple):
     # Of metrics.csv: a column is the mean over the nodes of a value of their newest reports.
     columns: tuple[tuple[str, str], ...] = ()
     restores: str = ""  # logged at a restart, unless empty; {steps}: of the newest snapshot
-    begins: str = "begins again"  # logged where there is no snapshot yet
 
     @property
     def is_called(self) -> bool:
@@ -48,7 +47,6 @@ _KINDS = (
         holds_rows=True,
         ends_last=True,
         restores="its newest state, which was saved with a snapshot",
-        begins="is empty, and refills",
     ),
     NodeKind("counter", ends_last=True),
     NodeKind(
@@ -101,11 +99,10 @@ _WORKERS = ("counter", "parameter_server", "worker", "evaluator")
 
 @dataclasses.dataclass(frozen=True)
 class NodeSpec:
-    """A node of a program: its index among those of its kind, the names of those that it calls."""
+    """A node of a program, and its index among those of its kind."""
 
     kind: NodeKind
     index: int
-    peers: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -136,11 +133,9 @@ def publisher_of(run: RunConfig) -> str:
 
 def nodes_of(config: ProgramConfig) -> list[NodeSpec]:
     """The nodes of a program, those first that others call."""
-    kinds = kinds_of(config.run)
-    labels = [kind.label for kind in kinds]
     return [
-        NodeSpec(kind, index, tuple(f"{label}/0" for label in kind.calls if label in labels))
-        for kind in kinds
+        NodeSpec(kind, index)
+        for kind in kinds_of(config.run)
         for index in range(config.run.num_actors if kind.acts else 1)
     ]
 
@@ -150,7 +145,7 @@ def log_restart(kind: NodeKind, steps: int | None) -> None:
     node = kind.label.replace("_", " ")
     sentence = f"The {node} restores {kind.restores.format(steps=steps)}."
     if steps is None and not kind.acts:  # a worker has snapshots of its own
-        sentence = f"There is no snapshot yet: the {node} {kind.begins}."
+        sentence = f"There is no snapshot yet: the {node} begins again."
     if kind.restores:
         _log.log(logging.WARNING if steps is None else logging.INFO, sentence)
 

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ from ..training.run_config import PROGRAM, RunConfig, check_unused, new_director
 from ..training.snapshots import check_states, newest_snapshot
 from .config import ProgramConfig, read_options, write_program
 from .engines import isolation
-from .engines.engine import Engine
 from .engines.options import EngineOptions, ProgramOptions, missing_packages
 from .launcher import LaunchSummary, run_program, summarise
+from .node import Engine
 from .replay import check_kept, is_kept
 
 PROG = "retrax launch"
@@ -132,7 +132,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
                 "give --listen-everywhere."
             )
         lock.acquire()
-        opened = stack.enter_context(open_engine(engine, program))
+        opened = open_engine(engine, program, stack)
         write_program(program)
         run, acting = program.run, "workers" if program.has_workers else "actors"
         tell(
@@ -176,24 +176,24 @@ def check_engine(engine: EngineOptions, program: ProgramConfig) -> None:
         )
 
 
-@contextlib.contextmanager
-def open_engine(engine: EngineOptions, program: ProgramConfig) -> Iterator[Engine]:
-    """The engine, which is ended at the end of the block."""
+def open_engine(
+    engine: EngineOptions, program: ProgramConfig, stack: contextlib.ExitStack
+) -> Engine:
+    """The engine, which ends with the stack."""
     if engine.name == "threads":
         from .engines.threads import start_threads
 
-        yield start_threads
-    elif engine.name == "ray":
-        from .engines.ray_session import ray_session
-
-        with ray_session(engine.ray_address, program) as ended:
-            from .engines.ray import start_actors
-
-            yield functools.partial(start_actors, max_failures=engine.max_failures, ended=ended)
-    else:
+        return start_threads
+    if engine.name == "launchpad":
         from .engines.launchpad import start_processes
 
-        yield start_processes
+        return start_processes
+    from .engines.ray_session import ray_session
+
+    ended = stack.enter_context(ray_session(engine.ray_address, program))
+    from .engines.ray import start_actors
+
+    return functools.partial(start_actors, max_failures=engine.max_failures, ended=ended)
 
 
 def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfig, list[str]]:

@@ -15,9 +15,8 @@ from rich.table import Table
 from ..training.process import FILE_ONLY, StopEvent, close_log, setup_log, stop_on_signals
 from ..training.snapshots import newest_snapshot
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
-from .engines.engine import Engine, RunningNode
 from .kinds import kind_of
-from .node import SAVE_SECONDS
+from .node import SAVE_SECONDS, Engine, EngineLost, RunningNode
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 3.0  # for processes whose end writes nothing; then they are killed
@@ -72,6 +71,7 @@ def run_program(
 
     `mode` is `EngineOptions.launch`; `notes` and `warnings` are logged first.
     """
+    has_processes = mode == "local_mp"
     log = setup_log(config.directory)
     try:
         for name in (STATUS, RESTARTS):  # of a program that has ended
@@ -81,13 +81,16 @@ def run_program(
         for warning in warnings:
             log.warning(warning)
         with stop_on_signals() as stop:
-            nodes = engine(config)
-            where = f"; their output is in {config.directory}/logs" if mode == "local_mp" else ""
-            log.info(f"{len(nodes)} nodes started{where}.")
-            with StatusView(config, nodes, plain=plain, notes=mode == "local_mp") as view:
-                seconds = _STOP_SECONDS if mode == "local_mp" else SAVE_SECONDS
-                failure = supervise(nodes, finished=view.finished, stop=stop, stop_seconds=seconds)
-            view.tell()  # what the end had to say
+            try:
+                nodes = engine(config)
+                where = f"; their output is in {config.directory}/logs" if has_processes else ""
+                log.info(f"{len(nodes)} nodes started{where}.")
+                with StatusView(config, nodes, plain=plain, notes=has_processes) as view:
+                    patience = _STOP_SECONDS if has_processes else SAVE_SECONDS
+                    failure = supervise(nodes, view.finished, stop, stop_seconds=patience)
+                view.read()  # what the end had to say
+            except EngineLost as lost:
+                failure = str(lost)
         if failure:
             log.error(failure)
         summary = summarise(config, failed=bool(failure))
@@ -100,18 +103,17 @@ def run_program(
 
 def supervise(
     nodes: Sequence[RunningNode],
-    *,
     finished: Callable[[], bool],
     stop: StopEvent,
+    *,
     stop_seconds: float = _STOP_SECONDS,
     save_seconds: float = SAVE_SECONDS,
     last_seconds: float = _LAST_SECONDS,
 ) -> str:
     """Waits until the run is finished, stopped or failed, and then ends all nodes.
 
-    The end of nodes that write nothing may take `stop_seconds`, of those that save snapshots
-    `save_seconds`, of the last ones, the counter's with the last row, `last_seconds`. Returns which
-    node failed and how, with its traceback; "" if none did.
+    Nodes that write nothing have `stop_seconds` to end, those that save snapshots `save_seconds`,
+    the last ones `last_seconds`. Returns which node failed and how; "" if none did.
     """
     try:
         failure = _wait(nodes, finished, stop)
@@ -190,22 +192,21 @@ class StatusView(contextlib.ExitStack):
 
     def finished(self) -> bool:
         """Whether the run has reached its last step, or a logger ends it; called often."""
-        now = time.monotonic()
-        if now < self._next:
-            return self._is_finished
-        self._next = now + _STATUS_SECONDS
-        status = read_json(self._directory / STATUS)
-        self._is_finished = status.get("phase") == "finished" or status.get("stop", False)
-        self.show(status)
-        self.tell()
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + _STATUS_SECONDS
+            status = self.read()
+            self._is_finished = status.get("phase") == "finished" or status.get("stop", False)
+            self.show(status)
         return self._is_finished
 
-    def tell(self) -> None:
-        """Logs the warnings of the counter's process that are new, unless it is this one."""
-        for note, is_hidden in read_json(self._directory / STATUS).get("notes", []):
+    def read(self) -> dict[str, Any]:
+        """The status; logs the warnings of the counter's process that are new, if it is another."""
+        status = read_json(self._directory / STATUS)
+        for note, is_hidden in status.get("notes", []):
             if self._notes and note not in self._told:
                 self._told.add(note)
                 _log.warning(note, extra={FILE_ONLY: is_hidden})
+        return status
 
     def show(self, status: Mapping[str, Any]) -> None:
         """Updates the table; or logs a line, unless there was one just now about the same."""
@@ -228,19 +229,15 @@ def table(status: Mapping[str, Any], running: Sequence[RunningNode]) -> Table:
     if status.get("phase", "starting") != "starting":
         title = f"{line(status)} | elapsed {_time(status['seconds'])}"
     table = Table("node", "pid", "state", "newest report", title=title, title_justify="left")
-    restarts = status.get("restarts", {})
     for node in running:
-        values = status.get("nodes", {}).get(node.name, {})
+        values = dict(status.get("nodes", {}).get(node.name, {}))
         silent = values.get("silent_seconds", 0.0)
-        silence = f" (silent for {silent:.0f} s)" if silent > _SILENT_SECONDS else ""
-        values = {**values, "restarts": restarts.get(node.name)}
+        is_silent = silent > _SILENT_SECONDS and not node.ended()
+        silence = f" (silent for {silent:.0f} s)" if is_silent else ""
+        values["restarts"] = status.get("restarts", {}).get(node.name)
         shown = [text.format(values[k]) for k, text in _SHOWN.items() if values.get(k) is not None]
-        table.add_row(
-            node.name,
-            "-" if node.pid is None else str(node.pid),
-            node.ended() or _state(status, node.name) + silence,
-            ", ".join(shown),
-        )
+        state = _state(status, node) + silence
+        table.add_row(node.name, str(node.pid() or "-"), state, ", ".join(shown))
     return table
 
 
@@ -248,7 +245,7 @@ def _starting(status: Mapping[str, Any], running: Sequence[RunningNode]) -> str:
     """What the nodes do until the clock runs."""
     states: dict[str, list[str]] = {}
     for node in running:
-        states.setdefault(node.ended() or _state(status, node.name), []).append(node.name)
+        states.setdefault(_state(status, node), []).append(node.name)
     return "starting | " + " | ".join(f"{', '.join(names)}: {s}" for s, names in states.items())
 
 
@@ -274,11 +271,11 @@ def line(status: Mapping[str, Any]) -> str:
     )
 
 
-def _state(status: Mapping[str, Any], name: str) -> str:
-    """What a node reported; nodes that report nothing serve the others."""
-    values = status.get("nodes", {}).get(name, {})
-    serves = kind_of(name).ends_last and status.get("phase", "starting") != "starting"
-    return str(values.get("state", "serving" if serves else "starting"))
+def _state(status: Mapping[str, Any], node: RunningNode) -> str:
+    """How a node ended, or what it reported; nodes that report nothing serve the others."""
+    values = status.get("nodes", {}).get(node.name, {})
+    serves = kind_of(node.name).ends_last and status.get("phase", "starting") != "starting"
+    return node.ended() or str(values.get("state", "serving" if serves else "starting"))
 
 
 def _mean(nodes: Sequence[Mapping[str, Any]], name: str) -> str:

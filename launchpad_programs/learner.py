@@ -1,18 +1,17 @@
 """Nodes with a learner: the learner's own, the parameter server's, and the workers'."""
 
-import abc
 import concurrent.futures
 import contextlib
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from ..replay.interface import Replay, Stopped
+from ..replay.interface import Replay, ReplayStatus, Stopped
 from ..training.learner import Learner, ParameterServer, packing_of
 from ..training.loop import Loop
 from ..training.process import StopEvent
@@ -29,7 +28,7 @@ _BEHIND_SECONDS = 1e-3
 _ACTING = "acting and learning"
 
 
-class LearningNode(Node, abc.ABC):
+class LearningNode(Node):
     """A node with a `learner`: it reports once a second, and saves snapshots."""
 
     def __init__(
@@ -49,6 +48,7 @@ class LearningNode(Node, abc.ABC):
         self._snapshots = Snapshots(folder, keep=run.keep_snapshots)
         every, seconds = max(1, run.schedule[2] // sharers), run.snapshot_seconds
         self._interval = SnapshotInterval(0, every=every, seconds=seconds)
+        self._steps = 0  # which its snapshots count
         self._next_report = 0.0
         self._saved_updates = -1  # in the newest snapshot
         self._last = time.monotonic(), 0, 0.0  # see `_learned`
@@ -61,22 +61,15 @@ class LearningNode(Node, abc.ABC):
 
     def save(self) -> None:
         """Saves a snapshot, unless there is one of this step and update."""
-        steps, updates, began = self._steps, self.learner.updates, time.monotonic()
-        if steps not in self._snapshots.steps() or updates != self._saved_updates:
-            self._save(steps)
+        updates, began = self.learner.updates, time.monotonic()
+        if self._steps not in self._snapshots.steps() or updates != self._saved_updates:
+            self._save()
         self._saved_updates = updates
-        self._interval.saved(steps, took=time.monotonic() - began)
+        self._interval.saved(self._steps, took=time.monotonic() - began)
 
-    @property
-    @abc.abstractmethod
-    def _steps(self) -> int:
-        """That its snapshots count."""
-
-    @abc.abstractmethod
-    def _save(self, steps: int) -> None:
+    def _save(self) -> None:
         """Saves a snapshot."""
 
-    @abc.abstractmethod
     def _report(self) -> None:
         """Reports to the counter."""
 
@@ -94,20 +87,22 @@ class LearningNode(Node, abc.ABC):
             self._counter.report(state="saving a snapshot")
         self.save()
 
-    def _learned(self, idle_seconds: float) -> dict[str, Any]:
-        """Metrics and rates since the last report; the learner has waited so long by now."""
+    def _learned(self, idle_seconds: float, status: ReplayStatus | None) -> dict[str, Any]:
+        """Values of a report: of the replay, and of the learner, who has waited so long by now."""
         now = time.monotonic()
         self._next_report = now + _REPORT_SECONDS
         then, updates, idle_before = self._last
         self._last = now, self.learner.updates, idle_seconds
         seconds = max(now - then, 1e-9)
-        weight = self.learner.metrics.weight
-        return {
+        values = {
+            "weight": self.learner.metrics.weight,
             "metrics": self.learner.metrics.flush(),
-            "weight": weight,
             "updates_per_second": (self.learner.updates - updates) / seconds,
             "idle_share": min(1.0, (idle_seconds - idle_before) / seconds),
         }
+        if status is not None:
+            values |= {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
+        return values
 
 
 class LearnerNode(LearningNode):
@@ -120,23 +115,20 @@ class LearnerNode(LearningNode):
         parameters: ParameterServer,
         peers: Peers,
         *,
-        label: str = "learner",
         metric_names: Sequence[str],
         replay: Replay | None = None,
         kept: Any = None,
         logger: Any = None,
-        serves: Mapping[str, Callable[..., Any]] | None = None,
     ):
         """Restores a snapshot if the run is resumed. The node closes `learner`.
 
         It reports the status of `replay`, whose state `kept` keeps (see `Peers.replay`), and gives
-        the metrics to Acme's `logger` too. Other nodes call the functions `serves` by their names.
+        the metrics to Acme's `logger` too.
         """
-        super().__init__(config, f"{label}/0", learner, peers, folder=config.directory)
+        super().__init__(config, publisher_of(config.run), learner, peers, folder=config.directory)
         self._parameters, self._replay, self._kept, self._logger = parameters, replay, kept, logger
-        vars(self).update(serves or {})
         self._names = [*metric_names, *program_columns(config.run)]
-        self._counters: dict[str, Any] = {}
+        self._counters: dict[str, Any] = {}  # as the counter answered last
         self._is_started, self._restarts = False, config.restarts
         if config.resumed_at is not None:
             self._snapshots.remove_newer(config.resumed_at)
@@ -144,6 +136,7 @@ class LearnerNode(LearningNode):
             snapshot = self._snapshots.read(newest, learner=like, replay=None)
             learner.restore(snapshot)
             self._counters = dict(snapshot.counters)
+            self._steps = self._counters["steps"]
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
         """`ParameterServer.get`, which the other nodes call."""
@@ -172,24 +165,20 @@ class LearnerNode(LearningNode):
         if self._logger is not None:
             self._logger.close()
 
-    @property
-    def _steps(self) -> int:
-        """Of the run, as the counter answered last."""
-        return int(self._counters.get("steps", 0))
-
-    def _save(self, steps: int) -> None:
-        snapshot = self.learner.snapshot()
-        if self._kept is not None:
-            with contextlib.suppress(Stopped):  # it died: a resumed run has an empty replay
+    def _save(self) -> None:
+        snapshot, steps = self.learner.snapshot(), self._steps
+        with contextlib.suppress(Stopped):  # the replay died: a resumed run has an empty one
+            if self._kept is not None:
                 self._kept.keep(steps)
         counters = {**self._counters, **snapshot.counters}
         self._snapshots.save(steps, snapshot._replace(counters=counters))
-        if self._kept is not None:
-            with contextlib.suppress(Stopped):
+        with contextlib.suppress(Stopped):
+            if self._kept is not None:
                 self._kept.prune(self._snapshots.steps())
 
     def _report(self) -> None:
-        updates, learned = self.learner.updates, self._learned(self.learner.idle_seconds)
+        status = None if self._replay is None else self._replay.status()
+        updates, learned = self.learner.updates, self._learned(self.learner.idle_seconds, status)
         values = {
             "state": "learning" if updates else "waiting for rows",
             "updates": updates,
@@ -197,12 +186,10 @@ class LearnerNode(LearningNode):
             "restarts": self._restarts,
             **learned,
         }
-        if self._replay is not None:
-            status = self._replay.status()
-            values |= {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
-            if status.learning_since is not None:
-                values["learning_since"] = status.learning_since
+        if status is not None and status.learning_since is not None:
+            values["learning_since"] = status.learning_since
         self._counters = self._counter.report(**values)["counters"]
+        self._steps = self._counters["steps"]
         if self._logger is not None and learned["metrics"]:
             self._logger.write({**learned["metrics"], "steps": self._steps, "updates": updates})
 
@@ -225,6 +212,7 @@ class WorkerNode(LearningNode):
             states = learner.state, self._loop.actor_states()
             like, actors = jax.eval_shape(lambda: states)
             self._loop.restore(snapshots.read(whole, learner=like, actors=actors, replay=None))
+            self._steps = self._loop.counters.steps
         self._is_decoupled, self._staleness = run.workers.decoupled, 0.0
         self._learning: LearningThread | None = None
 
@@ -243,7 +231,6 @@ class WorkerNode(LearningNode):
         self._report_and_save()
         if not self._counter.is_granted(self._values):
             return False
-        before = self._steps
         if self._learning is None:
             self._loop.advance()
         else:  # acts, unless a call is due that the learner has not drawn yet
@@ -252,6 +239,7 @@ class WorkerNode(LearningNode):
                 self._stop.wait(_BEHIND_SECONDS)
             self._loop.act()
             self._learning.wake()
+        before, self._steps = self._steps, self._loop.counters.steps
         self._counter.count(self._steps - before)
         return True
 
@@ -262,16 +250,11 @@ class WorkerNode(LearningNode):
         self._save_last()
         self._loop.close()
 
-    @property
-    def _steps(self) -> int:
-        """Its own."""
-        return self._loop.counters.steps
-
-    def _save(self, steps: int) -> None:
+    def _save(self) -> None:
         """Saves its copy of the learner state, replay, schedule and actor states."""
-        if steps:
+        if self._steps:
             with self._no_updates():
-                self._snapshots.save(steps, self._loop.snapshot())
+                self._snapshots.save(self._steps, self._loop.snapshot())
 
     def _no_updates(self) -> contextlib.AbstractContextManager[None]:
         """A block beside which no update runs."""
@@ -282,12 +265,11 @@ class WorkerNode(LearningNode):
         return {"state": _ACTING, "staleness": self._staleness, "episodes": episodes}
 
     def _report(self) -> None:
-        with self._no_updates():
-            learned = self._learned(self.worker.updates.waited_seconds)
-        self._staleness = learned["metrics"].get(STALENESS, self._staleness)
         status = self.worker.replay.status()
-        rows = {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
-        self._counter.report(state=_ACTING, **rows, **learned)
+        with self._no_updates():
+            learned = self._learned(self.worker.updates.waited_seconds, status)
+        self._staleness = learned["metrics"].get(STALENESS, self._staleness)
+        self._counter.report(state=_ACTING, **learned)
 
 
 def make_learner(config: ProgramConfig, index: int, peers: Peers) -> LearnerNode:
@@ -296,7 +278,7 @@ def make_learner(config: ProgramConfig, index: int, peers: Peers) -> LearnerNode
     replay, kept = peers.replay(config.spec, agent.sequence)
     parameters = ParameterServer(packing_of(agent))
     learner = Learner.of_run(config.run, agent, replay, parameters=parameters)
-    make_logger = options.logger_factory if options else None
+    make = options.logger_factory if options else None
     return LearnerNode(
         config,
         learner,
@@ -305,7 +287,7 @@ def make_learner(config: ProgramConfig, index: int, peers: Peers) -> LearnerNode
         metric_names=learner.metric_names,
         replay=replay,
         kept=kept,
-        logger=make_logger("learner", "updates", 0) if make_logger else None,
+        logger=make("learner", "updates", 0) if make else None,
     )
 
 
@@ -314,30 +296,24 @@ def make_parameter_server(config: ProgramConfig, index: int, peers: Peers) -> Le
     agent = config.make_agent(config.spec)
     factory = WorkerFactory(config.run, agent, config.spec)
     parameters = ParameterServer(packing_of(agent))
-    server = factory.server(parameters)
-    serves: dict[str, Callable[..., Any]] = {"apply": server.apply, "fetch": server.get}
-    return LearnerNode(
-        config,
-        server,
-        parameters,
-        peers,
-        label="parameter_server",
-        metric_names=factory.metric_names,
-        serves={**serves, "restored": lambda: server.restored},
-    )
+    server, names = factory.server(parameters), factory.metric_names
+    node = LearnerNode(config, server, parameters, peers, metric_names=names)
+    # What the workers call.
+    vars(node).update(apply=server.apply, fetch=server.get, restored=lambda: server.restored)
+    return node
 
 
 def make_worker(config: ProgramConfig, index: int, peers: Peers) -> WorkerNode:
     """Worker number `index`, restored if it has a snapshot."""
     environment = config.make_actors_environment(index)
     factory = WorkerFactory(config.run, config.make_agent(environment.spec), environment.spec)
-    server = peers.peer(publisher_of(config.run))
+    call = peers.peer(publisher_of(config.run)).call
     worker = factory.worker(
         index,
         environment,
-        apply=functools.partial(server.call, "apply"),
-        get=functools.partial(server.call, "fetch"),
-        restored=functools.partial(server.call, "restored"),
+        apply=functools.partial(call, "apply"),
+        get=functools.partial(call, "fetch"),
+        restored=functools.partial(call, "restored"),
         restarts=config.restarts,
     )
     return WorkerNode(config, index, worker, peers)

@@ -1,12 +1,13 @@
-"""A node of a program, and what it has of the others, from which an engine keeps it apart."""
+"""A node of a program, its calls of the others, and what it is to the launcher once it runs."""
 
 import abc
 import contextlib
+import functools
 import importlib
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ..datatypes import EnvironmentSpec, SequenceSpec
 from ..replay.interface import Answer, PeerLost, Replay, Stopped, WaitTimeout, Writer
@@ -24,43 +25,33 @@ _PAUSE_SECONDS = 0.1  # before a node that is not there is called again
 _POLL_SECONDS = 0.1
 
 
-class Peers:
-    """How one node reaches the others: `peer("learner/0")` is a `replay.Peer`.
+class Peers(NamedTuple):
+    """How one node reaches the others. All waits end with `stop`, the node's stop event."""
 
-    All waits end with `stop`, the stop event of the node. The learner requests draws `ahead`.
-    """
+    stop: StopEvent
+    peer: Callable[[str], Any]  # from the name of a node to a `replay.Peer`
+    # Of the rows of some environments of the run.
+    writer: Callable[[EnvironmentSpec, SequenceSpec, Sequence[int]], Writer]
+    # The learner's side, and what keeps its state for snapshots: `keep(steps)` comes before the one
+    # at `steps` is saved, `prune(steps)` removes the states of all snapshots but those.
+    replay: Callable[[EnvironmentSpec, SequenceSpec], tuple[Replay, Any]]
 
-    def __init__(
-        self,
-        config: ProgramConfig,
-        stop: StopEvent,
-        peer: Callable[[str], Any],
-        *,
-        ahead: int = 0,
-    ):
-        self.peer, self.stop = peer, stop
-        self._config, self._ahead = config, ahead
 
-    def writer(
-        self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
-    ) -> Writer:
-        """A writer of the rows of some environments of the run."""
-        peer, stop = self.peer("replay/0"), self.stop.is_set
-        return NodeWriter(
-            peer, spec, sequence, environments=environments, stop=stop, max_wait=SAVE_SECONDS
-        )
+def make_peers(
+    config: ProgramConfig, stop: StopEvent, peer: Callable[[str], Any], *, ahead: int = 0
+) -> Peers:
+    """The peers of a node where the replay is a node too; the learner requests draws `ahead`."""
 
-    def replay(self, spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
-        """The learner's side of the replay, and what keeps the rest of its state, or None.
+    def writer(spec: EnvironmentSpec, sequence: SequenceSpec, numbers: Sequence[int]) -> Writer:
+        waits: Any = {"stop": stop.is_set, "max_wait": SAVE_SECONDS}
+        return NodeWriter(peer("replay/0"), spec, sequence, environments=numbers, **waits)
 
-        That has `keep(steps)`, called before the snapshot at `steps` is saved, and `prune(steps)`,
-        which removes the states of all snapshots but those at `steps`.
-        """
-        run, peer = self._config.run, self.peer("replay/0")
-        replay = RemoteReplay(
-            peer, spec, sequence, run.replay, num_envs=run.num_envs, ahead=self._ahead
-        )
-        return replay, replay
+    def replay(spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
+        run, there = config.run, peer("replay/0")
+        found = RemoteReplay(there, spec, sequence, run.replay, num_envs=run.num_envs, ahead=ahead)
+        return found, found
+
+    return Peers(stop, peer, writer, replay)
 
 
 class Node:
@@ -119,8 +110,7 @@ class CounterClient:
             now, taken = time.monotonic(), self._taken
             rate = taken / max(now - self._asked_at, 1e-6)
             self._asked_at, self._taken = now, 0
-            answer = self.report(taken, **values(), steps_per_second=rate)
-            self._granted = answer["granted"]
+            self._granted = self.report(taken, **values(), steps_per_second=rate)["granted"]
         return self._taken < self._granted
 
     def count(self, taken: int) -> None:
@@ -140,11 +130,11 @@ class RemoteAnswer(NamedTuple):
 
 
 class RemotePeer(abc.ABC):
-    """A node in another process; a `replay.Peer`, which calls it until `stop` is set.
+    """A node in another process, as a `replay.Peer`.
 
-    A call is repeated until it is answered, also while the node is restarted. It is made at least
-    once, even if the stop event is set. A node that ends last may be saving: its answer is waited
-    for as long as it lives, even if the stop event is set.
+    A call is made at least once, and repeated until it is answered, also while the node is
+    restarted, or until `stop` is set. A node that ends last may be saving: its answer is waited for
+    as long as it lives, even if the stop event is set.
     """
 
     def __init__(self, name: str, stop: StopEvent):
@@ -153,8 +143,16 @@ class RemotePeer(abc.ABC):
         self._stop = stop
 
     @abc.abstractmethod
+    def _send(self, method: str, *arguments: Any) -> Any:
+        """What `_read` reads."""
+
+    @abc.abstractmethod
+    def _read(self, sent: Any, timeout: float) -> Any:
+        """As `Answer.result`."""
+
     def send(self, method: str, *arguments: Any) -> Answer:
         """As `Peer.send`."""
+        return RemoteAnswer(functools.partial(self._read, self._send(method, *arguments)))
 
     def call(self, method: str, *arguments: Any) -> Any:
         """As `Peer.call`; a call is made again only if the node was lost."""
@@ -166,15 +164,35 @@ class RemotePeer(abc.ABC):
                     answer, sent = self.send(method, *arguments), time.monotonic()
                 return answer.result(_ANSWER_SECONDS)
             except TimeoutError:
-                is_busy, pause = kind_of(self.name).ends_last, 0.0
+                lives = is_busy = kind_of(self.name).ends_last
             except PeerLost as error:
-                answer, is_busy, pause = None, False, _PAUSE_SECONDS
-                if isinstance(error, Starting):
-                    seen = time.monotonic()
-            if not is_busy and (self._stop.wait(pause) if pause else self._stop.is_set()):
+                answer, is_busy, lives = None, False, isinstance(error, Starting)
+            if not is_busy and self._stop.wait(_PAUSE_SECONDS if answer is None else 0.0):
                 raise Stopped(f"{self.title} gave no answer before the program ended.")
-            if is_busy:
-                seen = time.monotonic()
-            waited = time.monotonic() - (sent if is_busy else seen)
+            now = time.monotonic()
+            seen = now if lives else seen
+            waited = now - (sent if is_busy else seen)
             if waited >= (SAVE_SECONDS if is_busy else _SILENT_SECONDS):
                 raise WaitTimeout(f"{self.title} gave no answer for {waited:.0f} s.")
+
+
+class EngineLost(Exception):  # noqa: N818 - an end of the program
+    """What runs the nodes has ended, and every node with it."""
+
+
+class RunningNode(NamedTuple):
+    """A node that an engine has started."""
+
+    name: str  # LABEL/INDEX
+    ended: Callable[[], str]  # how: "done" if without an error, "" while it runs
+    stop: Callable[[], None]  # requests its end
+    kill: Callable[[], None]
+    traceback: Callable[[], str]  # of its error, or the end of its output
+    pid: Callable[[], int | None] = lambda: None  # None while it is unknown, or has no process
+    revive: Callable[[], bool] = lambda: (
+        False
+    )  # starts it again, if the engine does; whether it did
+
+
+# Starts every node of a program. What processes print goes to `logs/LABEL/INDEX` of the run.
+Engine: TypeAlias = Callable[[ProgramConfig], Sequence[RunningNode]]

@@ -7,7 +7,6 @@ import concurrent.futures
 import contextlib
 import ctypes
 import functools
-import io
 import os
 import shutil
 import signal
@@ -27,7 +26,7 @@ from absl import flags
 from courier.python.client import StatusNotOk
 from launchpad.address import get_port_from_address
 from launchpad.launch import worker_manager
-from launchpad.launch.run_locally import launch_local_output_to_files
+from launchpad.launch.run_locally import run_locally
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from ...datatypes import EnvironmentSpec, SequenceSpec
@@ -44,8 +43,7 @@ from ...replay.selectors import has_tables
 from ...training.process import StopEvent
 from ..config import ProgramConfig
 from ..kinds import NodeKind, NodeSpec, kinds_of, nodes_of, process_env
-from ..node import SAVE_SECONDS, Peers, RemoteAnswer, RemotePeer, make_node
-from .engine import RunningNode
+from ..node import SAVE_SECONDS, Peers, RemotePeer, RunningNode, make_node, make_peers
 
 _LOG_LINES = 10  # shown of a node that left no traceback
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # linux/prctl.h
@@ -57,41 +55,68 @@ _CONNECT_SECONDS = 1.0
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
 
 
-def start_processes(config: ProgramConfig) -> "list[ProcessNode]":
+def start_processes(config: ProgramConfig) -> list[RunningNode]:
     """Starts every node of a program; ValueError if a resumed run lacks Reverb's checkpoint."""
     if has_tables(config.run.replay) and not config.has_workers:
         Checkpoints(config.directory).prepare(config.resumed_at)
     logs = config.directory / "logs"
-    launch_local_output_to_files._LOGGING_DIR = str(logs)  # else read once, on import
     local = {"grpc_proxy": ""}  # Courier and Reverb would call this machine through a proxy
     resources = {
         kind.label: PythonProcess(env={**process_env(kind, config), **local})
         for kind in kinds_of(config.run)
     }
-    with _temporary_files(logs / "jobs"):
-        manager = _launch(make_program(config, launcher=os.getpid()), resources)
-    # Taken out of Launchpad's manager, which would wait for them at exit.
-    groups = dict(manager._active_workers)
-    manager._active_workers.clear()
-    nodes = []
-    for title, group in groups.items():
-        for number, process in enumerate(group):
-            name = title if "/" in title else f"{title}/{number}"
-            nodes.append(ProcessNode(name, process, logs / name))
-    return nodes
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS(["retrax"])  # Launchpad would parse our command line
+    # Launchpad would handle our signals, print paths, and wait for the processes at exit.
+    run_locally.run_commands_locally = lambda commands, terminal: commands
+    program = make_program(config, launcher=os.getpid())
+    with temporary_files(logs / "jobs"):
+        commands = lp.launch(program, "local_mp", local_resources=resources)
+    return [
+        start_process(each.title, each.command_as_list, logs, **each.env_overrides)
+        for each in commands
+    ]
+
+
+def start_process(name: str, command: Sequence[str], logs: Path, **env: str) -> RunningNode:
+    """Starts a process that dies with this one until `node_process`: it has nothing to save yet."""
+    log = logs / name
+    log.parent.mkdir(parents=True, exist_ok=True)
+    die = functools.partial(_LIBC.prctl, _PR_SET_PDEATHSIG, signal.SIGKILL)
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, env={**os.environ, **env}, stdout=file, stderr=file, preexec_fn=die
+        )
+
+    def ended() -> str:
+        code = process.poll()
+        if code is None:
+            return ""
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"failed with exit code {code}" if code else "done"
+
+    def newest_traceback() -> str:
+        text = log.read_text(errors="replace")
+        start = text.rfind("Traceback (most recent call last)")
+        return text[start:] if start >= 0 else "".join(text.splitlines(True)[-_LOG_LINES:])
+
+    stop, kill = process.terminate, process.kill
+    return RunningNode(name, ended, stop, kill, newest_traceback, pid=lambda: process.pid)
 
 
 def make_program(config: ProgramConfig, *, launcher: int) -> lp.Program:
     """Adds the nodes, which end with the process `launcher`; makes nothing else."""
-    program, handles = lp.Program("retrax"), {}
+    program, handles = lp.Program("retrax"), dict[str, Any]()
     for spec in nodes_of(config):
-        if spec.kind.holds_rows and has_tables(config.run.replay):
-            server = ReplayServer(config, spec, launcher)
-            handles[spec.name] = program.add_node(server, spec.kind.label)
+        kind = spec.kind
+        if kind.holds_rows and has_tables(config.run.replay):
+            server = ReplayServer(config, kind, launcher)
+            handles[kind.label] = program.add_node(server, kind.label)
         else:
-            node = Node(config, spec, {name: handles[name] for name in spec.peers}, launcher)
-            handles[spec.name] = program.add_node(node, spec.kind.label)
-            handles[spec.name].set_client_kwargs(call_timeout=SAVE_SECONDS)
+            peers = {f"{label}/0": handles[label] for label in kind.calls if label in handles}
+            handles[kind.label] = program.add_node(Node(config, spec, peers, launcher), kind.label)
+            handles[kind.label].set_client_kwargs(call_timeout=SAVE_SECONDS)
     return program
 
 
@@ -102,7 +127,7 @@ class Node(lp.CourierNode):
         self, config: ProgramConfig, spec: NodeSpec, handles: Mapping[str, Any], launcher: int
     ):
         def make(**clients: Any) -> Any:  # in the node's own thread, which has its stop event
-            return make_node(spec, config, CourierPeers(config, clients, lp.stop_event()))
+            return make_node(spec, config, courier_peers(config, clients, lp.stop_event()))
 
         # Actors wait a moment for parameters, each in a thread of the learner's server.
         threads = _SPARE_THREADS + config.run.num_actors
@@ -121,9 +146,9 @@ class Node(lp.CourierNode):
 class ReplayServer(lp.ReverbNode):
     """The replay: a Reverb server that ends as the other nodes do."""
 
-    def __init__(self, config: ProgramConfig, spec: NodeSpec, launcher: int):
+    def __init__(self, config: ProgramConfig, kind: NodeKind, launcher: int):
         super().__init__(self._make_tables)
-        self._config, self._kind, self._launcher = config, spec.kind, launcher
+        self._config, self._kind, self._launcher = config, kind, launcher
 
     def run(self) -> None:
         """Serves until the program ends."""
@@ -139,10 +164,9 @@ class ReplayServer(lp.ReverbNode):
                 pass
 
     def _make_tables(self) -> list[Any]:
-        config = self._config
-        sequence = config.make_agent(config.spec).sequence
-        layout = Layout(config.spec, sequence, config.run.replay)
-        return make_tables(layout, num_envs=config.run.num_envs)
+        config, run = self._config, self._config.run
+        layout = Layout(config.spec, config.make_agent(config.spec).sequence, run.replay)
+        return make_tables(layout, num_envs=run.num_envs)
 
 
 @contextlib.contextmanager
@@ -166,43 +190,8 @@ def node_process(kind: NodeKind, launcher: int) -> Iterator[None]:
     _exit(0)
 
 
-class ProcessNode(RunningNode):
-    """A node in a process of its own."""
-
-    def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path):
-        self.name, self._process, self._log = name, process, log
-
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        return self._process.pid
-
-    def ended(self) -> str:
-        """As `RunningNode.ended`."""
-        code = self._process.poll()
-        if code is None:
-            return ""
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        return f"failed with exit code {code}" if code else "done"
-
-    def stop(self) -> None:
-        """Sends SIGTERM."""
-        self._process.terminate()
-
-    def kill(self) -> None:
-        """Sends SIGKILL."""
-        self._process.kill()
-
-    def traceback(self) -> str:
-        """The newest traceback in the node's log, or the end of it."""
-        text = self._log.read_text(errors="replace") if self._log.is_file() else ""
-        start = text.rfind("Traceback (most recent call last)")
-        return text[start:] if start >= 0 else "".join(text.splitlines(True)[-_LOG_LINES:])
-
-
 @contextlib.contextmanager
-def _temporary_files(folder: Path) -> Iterator[None]:
+def temporary_files(folder: Path) -> Iterator[None]:
     """Keeps Launchpad's pickled nodes here: a launcher that is killed leaves them behind.
 
     Only their owner may read and write them: to unpickle them is to execute them.
@@ -214,35 +203,6 @@ def _temporary_files(folder: Path) -> Iterator[None]:
         yield
     finally:
         tempfile.tempdir = before
-        for path in folder.rglob("*"):
-            path.chmod(0o700 if path.is_dir() else 0o600)
-
-
-def _launch(program: lp.Program, resources: Mapping[str, PythonProcess]) -> Any:
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS(["retrax"])  # Launchpad would parse our command line
-    # Our own handlers stay: Launchpad's kill everything, this process too, after ten seconds.
-    kept = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)}
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), dies_with_launcher():  # it prints paths
-            return lp.launch(
-                program, "local_mp", terminal="output_to_files", local_resources=resources
-            )
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def dies_with_launcher() -> Iterator[None]:
-    """Starts processes that die with this one until `node_process`: they have nothing to save."""
-    start = worker_manager.WorkerManager.process_worker
-    die = functools.partial(_LIBC.prctl, _PR_SET_PDEATHSIG, signal.SIGKILL)
-    worker_manager.WorkerManager.process_worker = functools.partialmethod(start, preexec_fn=die)
-    try:
-        yield
-    finally:
-        worker_manager.WorkerManager.process_worker = start
 
 
 def _end_soon_after(launcher: int) -> None:
@@ -260,36 +220,24 @@ def _exit(status: int) -> None:
     os._exit(status)
 
 
-class CourierPeers(Peers):
-    """`Peers` over Courier; over Reverb where the replay has tables."""
+def courier_peers(config: ProgramConfig, clients: Mapping[str, Any], stop: StopEvent) -> Peers:
+    """The peers of a node over Courier; over Reverb where the replay has tables."""
+    run = config.run
+    peers = make_peers(config, stop, lambda x: CourierPeer(clients[x], x, stop), ahead=_AHEAD)
+    if not has_tables(run.replay):
+        return peers
 
-    def __init__(self, config: ProgramConfig, clients: Mapping[str, Any], stop: StopEvent):
-        super().__init__(
-            config, stop, lambda name: CourierPeer(clients[name], name, stop), ahead=_AHEAD
-        )
-        self._clients = clients
+    def writer(spec: EnvironmentSpec, sequence: SequenceSpec, numbers: Sequence[int]) -> Writer:
+        client, layout = clients["replay/0"], Layout(spec, sequence, run.replay)
+        waits: Any = {"stop": stop.is_set, "max_wait": SAVE_SECONDS}
+        return ReverbWriter(client, layout, environments=numbers, **waits)
 
-    def writer(
-        self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
-    ) -> Writer:
-        """As `Peers.writer`."""
-        config, stop = self._config.run.replay, self.stop.is_set
-        if not has_tables(config):
-            return super().writer(spec, sequence, environments)
-        client, layout = self._clients["replay/0"], Layout(spec, sequence, config)
-        return ReverbWriter(
-            client, layout, environments=environments, stop=stop, max_wait=SAVE_SECONDS
-        )
+    def replay(spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
+        address, layout = clients["replay/0"].server_address, Layout(spec, sequence, run.replay)
+        found = ReverbReplay(address, layout, num_envs=run.num_envs, max_wait=SAVE_SECONDS)
+        return found, Checkpoints(config.directory)
 
-    def replay(self, spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
-        """As `Peers.replay`."""
-        run, client = self._config.run, self._clients["replay/0"]
-        if not has_tables(run.replay):
-            return super().replay(spec, sequence)
-        layout = Layout(spec, sequence, run.replay)
-        address, num_envs = client.server_address, run.num_envs
-        replay = ReverbReplay(address, layout, num_envs=num_envs, max_wait=SAVE_SECONDS)
-        return replay, Checkpoints(self._config.directory)
+    return peers._replace(writer=writer, replay=replay)
 
 
 class CourierPeer(RemotePeer):
@@ -299,22 +247,20 @@ class CourierPeer(RemotePeer):
         super().__init__(name, stop)
         self._client = client
 
-    def send(self, method: str, *arguments: Any) -> RemoteAnswer:
-        """As `Peer.send`."""
-        future = getattr(self._client.futures, method)(*arguments)
-        return RemoteAnswer(functools.partial(self._read, future))
+    def _send(self, method: str, *arguments: Any) -> "concurrent.futures.Future[Any]":
+        future: concurrent.futures.Future[Any] = getattr(self._client.futures, method)(*arguments)
+        return future
 
-    def _read(self, future: "concurrent.futures.Future[Any]", timeout: float) -> Any:
-        """As `Answer.result`."""
+    def _read(self, sent: "concurrent.futures.Future[Any]", timeout: float) -> Any:
         try:
-            return future.result(timeout)
+            return sent.result(timeout)
         except concurrent.futures.TimeoutError:
             if not timeout or self._is_there():  # a look must cost nothing
                 raise TimeoutError(f"{self.title} gave no answer for {timeout} s.") from None
         except StatusNotOk as error:
             if error.code.name not in _NO_ANSWER:
                 raise RuntimeError(f"{self.title} refused a call: {error}") from None
-        future.cancel()
+        sent.cancel()
         raise PeerLost(f"{self.title} is not there.")
 
     def _is_there(self) -> bool:
@@ -322,8 +268,6 @@ class CourierPeer(RemotePeer):
         host, _, port = self._client.address.rpartition(":")
         try:
             socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
-        except TimeoutError:  # it is too busy
-            return True
-        except OSError:
-            return False
+        except OSError as error:
+            return isinstance(error, TimeoutError)  # it is too busy
         return True

@@ -7,16 +7,15 @@ take its name: calls then find the new one, and are made again.
 """
 
 import contextlib
-import dataclasses
-import functools
 import logging
 import os
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import cloudpickle
 import ray
@@ -27,11 +26,9 @@ from ...replay.interface import PeerLost
 from ...training.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig
 from ..kinds import NodeSpec, kinds_of, log_restart, nodes_of, process_env
-from ..node import Peers, RemoteAnswer, RemotePeer, Starting, make_node
-from .engine import RunningNode
+from ..node import EngineLost, RemotePeer, RunningNode, Starting, make_node, make_peers
 from .ray_session import AHEAD, home_resources
 
-Result = TypeVar("Result")
 _STABLE_SECONDS = 60.0  # a process that ran for so long does not count as one of a row of failures
 _NAME_SECONDS = 10.0  # until the name of a process that was killed is free again
 _MAKING_SECONDS = 1.0  # that a call waits for a node which is not made yet
@@ -45,181 +42,154 @@ _DEATHS = {  # from what Ray says
 _log = logging.getLogger("retrax")
 
 
-class Connection:
-    """Whether Ray's processes are still there; `ended()` says why not, "" if they are."""
+def start_actors(
+    config: ProgramConfig, *, max_failures: int, ended: Callable[[], str]
+) -> list[RunningNode]:
+    """Starts every node of a program within a `ray_session`, which gives `ended`.
 
-    def __init__(self, ended: Callable[[], str] = str):
-        self._ended = ended
-        self.lost = ""  # how every node ended that had not ended before Ray did
+    See `EngineOptions.max_failures`.
+    """
+    program = RayProgram(config, max_failures, ended)
+    return [RayNode(spec, program).running() for spec in nodes_of(config)]
 
-    def ask(self, call: Callable[[], Result]) -> Result | None:
-        """What a function returns that calls Ray.
 
-        None, and `lost` is set, where it fails because Ray has ended; Ray is not asked again then.
-        """
-        if self.lost:
-            return None
+class RayProgram:
+    """What the nodes of a program share: it starts their processes."""
+
+    def __init__(self, config: ProgramConfig, max_failures: int, ended: Callable[[], str]):
+        self.max_failures, self._config, self._ended = max_failures, config, ended
+        self._restarts = dict[str, int]()
+        self._home = ray.get_runtime_context().get_node_id()
+        self._gpus = int(home_resources().get("GPU", 0) >= 1)  # for the learner
+        # Once, not with every restart: it asks an environment what it shows.
+        self._variables = {kind.label: process_env(kind, config) for kind in kinds_of(config.run)}
+
+    @contextlib.contextmanager
+    def calls(self) -> Iterator[None]:
+        """A block that calls Ray; EngineLost if it has ended."""
         try:
             if reason := self._ended():
                 raise OSError(reason)
-            return call()
+            yield
         except OSError as error:
             if error.errno is not None:  # of a file; Ray's own have no number
                 raise
-            self.lost = f"was lost, since Ray has ended on this machine ({error})"
-            return None
+            how = f"was lost, since Ray has ended on this machine ({error})"
+            raise EngineLost(f"The program {how}.") from None
+
+    def newest_snapshot(self) -> int | None:
+        """Its steps."""
+        return newest_snapshot(self._config.directory)
+
+    def start(self, spec: NodeSpec, restarts: int) -> tuple[Any, Any]:
+        """A new process of a node: a handle of its `Host`, and its result."""
+        kind, config = spec.kind, self._config
+        if restarts:
+            self._restarts[spec.name] = restarts
+            write_json(config.directory / RESTARTS, self._restarts)
+            newest = self.newest_snapshot()
+            config = replace(config, restarts=restarts, resumed_at=newest)
+            log_restart(kind, newest)
+        # Callers wait in the threads of those that they call, for a second or so.
+        threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
+        host = ray.remote(concurrency_groups={"calls": threads if kind.is_called else 1})(Host)
+        here = NodeAffinitySchedulingStrategy(self._home, soft=False)
+        options = host.options(
+            name=spec.name,
+            max_concurrency=4,  # it runs, and answers the launcher
+            num_cpus=kind.cpus,
+            num_gpus=self._gpus if kind.sees_accelerator else 0,
+            runtime_env={"env_vars": self._variables[kind.label]},
+            scheduling_strategy="SPREAD" if kind.acts else here,
+        )
+        handle = _named(lambda: options.remote(self._home))
+        log = config.directory / "logs" / kind.label / str(spec.index)
+        return handle, handle.run.remote(cloudpickle.dumps((spec, config)), log)
 
 
-class RayNode(RunningNode):
-    """A node in a `Host`."""
+class RayNode:
+    """A node in a `Host`, started again until it failed more than `max_failures` times in a row.
 
-    def __init__(
-        self,
-        name: str,
-        start: Callable[[int], tuple[Any, Any]],
-        *,
-        max_failures: int,
-        on_restart: Callable[[str, int], None],
-        connection: Connection,
-        progress: Callable[[], Any] | None = None,
-    ):
-        """Starts the node: `start(restarts)` returns a handle of a new `Host`, and its result.
+    These are failures less than a minute after its start, or as before and without a new snapshot.
+    """
 
-        It is started again until it failed more than `max_failures` times in a row: less than a
-        minute after its start, or as before while `progress()` has not changed.
-        """
-        self.name, self._start, self._on_restart = name, start, on_restart
-        self._connection = connection
-        self._max_failures, self._failures, self._restarts = max_failures, 0, 0
+    def __init__(self, spec: NodeSpec, program: RayProgram):
+        self._spec, self._program = spec, program
+        self._failures = self._restarts = 0
         self._first = ("", "")  # how the first of a row of failures ended, and its traceback
+        self._last: tuple[str, int | None] = ("", None)  # kind of the last failure, and snapshot
         self._how = self._traceback = self._address = ""
-        self._progress, self._last = progress, ("", None)  # kind of the last failure, and progress
         self._pid: int | None = None
-        connection.ask(self._begin)
+        with program.calls():
+            self._begin()
 
-    @property
+    def running(self) -> RunningNode:
+        """It, as the launcher sees it."""
+        parts = self.ended, self.stop, self.kill, self.traceback, self.pid, self.revive
+        return RunningNode(self._spec.name, *parts)
+
     def pid(self) -> int | None:
         """Its process, as soon as it answers."""
         if self._pid is None:
-            self._connection.ask(self._find)
+            # Until then it still starts, or has died.
+            with self._program.calls(), contextlib.suppress(ray.exceptions.RayError):
+                self._address, self._pid = ray.get(self._place, timeout=0)
         return self._pid
 
     def ended(self) -> str:
         """As `RunningNode.ended`."""
         if not self._how:
-            ending = self._connection.ask(lambda: _ending(self._result))
-            self._how, self._traceback = ending or ("", "")
-        if self._connection.lost and self._how != "done":
-            return self._connection.lost
+            with self._program.calls():
+                self._how, self._traceback = _ending(self._result)
         if self._how not in ("", "done") and self._failures > 1:
             return f"failed {self._failures} times in a row; at first, it {self._first[0]}"
         return self._how
 
-    def revive(self) -> bool:
-        """Starts the node again, unless it failed too often or Ray has ended; whether it did."""
-        return self._connection.ask(self._revive) or False
-
     def stop(self) -> None:
         """Sets its stop event."""
-        self._connection.ask(lambda: self._host.stop.remote())
+        with self._program.calls():
+            self._host.stop.remote()
 
     def kill(self) -> None:
         """Ends its process."""
-        self._connection.ask(lambda: ray.kill(self._host))
+        with self._program.calls():
+            ray.kill(self._host)
 
     def traceback(self) -> str:
         """The first of a row of failures."""
         return self._first[1] or self._traceback
 
-    def _revive(self) -> bool:
+    def revive(self) -> bool:
+        """Starts the node again, unless it failed too often; whether it did."""
+        kind, name = self._spec.kind, self._spec.name
         is_stable = time.monotonic() - self._started > _STABLE_SECONDS
-        if self._progress is not None:  # a learner may die of each save, after minutes
-            last, self._last = self._last, (self._how.partition(":")[0], self._progress())
+        if kind.publishes or kind.holds_rows:  # it may die of each save, after minutes
+            last, snapshot = self._last, self._program.newest_snapshot()
+            self._last = self._how.partition(":")[0], snapshot
             is_stable = is_stable and self._last != last
         if is_stable:
             self._failures = 0
         self._failures += 1
         if self._failures == 1:
             self._first = (self._how, self._traceback)
-        if self._failures > self._max_failures:
+        if self._failures > self._program.max_failures:
             return False
         self._restarts += 1
         how = "ended too early" if self._how == "done" else self._how
-        where = "" if self.pid is None else f" on {self._address}"
-        _log.warning(f"{self.name} {how}{where}: restart {self._restarts}.")
+        where = "" if self.pid() is None else f" on {self._address}"
+        _log.warning(f"{name} {how}{where}: restart {self._restarts}.")
         if self._traceback:
             _log.warning(self._traceback.rstrip(), extra={"file_only": True})
         self.kill()
-        self._on_restart(self.name, self._restarts)
-        self._begin()
+        with self._program.calls():
+            self._begin()
         return True
 
     def _begin(self) -> None:
-        self._host, self._result = self._start(self._restarts)
+        self._host, self._result = self._program.start(self._spec, self._restarts)
         self._place, self._pid = self._host.where.remote(), None
         self._started = time.monotonic()
         self._how = self._traceback = ""
-
-    def _find(self) -> None:
-        with contextlib.suppress(ray.exceptions.RayError):  # it still starts, or has died
-            self._address, self._pid = ray.get(self._place, timeout=0)
-
-
-def start_actors(
-    config: ProgramConfig, *, max_failures: int, ended: Callable[[], str]
-) -> list[RayNode]:
-    """Starts every node of a program within a `ray_session`, which gives `ended`.
-
-    See `EngineOptions.max_failures`.
-    """
-    connection, restarts = Connection(ended), dict[str, int]()
-    home = ray.get_runtime_context().get_node_id()
-    gpus = int(home_resources().get("GPU", 0) >= 1)  # for the learner
-    # Once, not with every restart: it asks an environment what it shows.
-    variables = {kind.label: process_env(kind, config) for kind in kinds_of(config.run)}
-    # The processes of other hosts have other working directories.
-    config = dataclasses.replace(config, directory=config.directory.absolute())
-    progress = functools.partial(newest_snapshot, config.directory)
-
-    def on_restart(name: str, number: int) -> None:
-        restarts[name] = number
-        write_json(config.directory / RESTARTS, restarts)
-
-    def start(spec: NodeSpec, restarts: int) -> tuple[Any, Any]:
-        """A new process of a node: its handle, and its result."""
-        kind, settings = spec.kind, config
-        if restarts:
-            newest = newest_snapshot(config.directory)
-            settings = dataclasses.replace(config, restarts=restarts, resumed_at=newest)
-            log_restart(kind, newest)
-        # Callers wait in the threads of those that they call, for a second or so.
-        threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
-        host = ray.remote(concurrency_groups={"calls": threads if kind.is_called else 1})(Host)
-        options = host.options(
-            name=spec.name,
-            max_concurrency=4,  # it runs, and answers the launcher
-            num_cpus=kind.cpus,
-            num_gpus=gpus if kind.sees_accelerator else 0,
-            runtime_env={"env_vars": variables[kind.label]},
-            scheduling_strategy="SPREAD"
-            if kind.acts
-            else NodeAffinitySchedulingStrategy(home, soft=False),
-        )
-        handle = _named(lambda: options.remote(home))
-        log = config.directory / "logs" / kind.label / str(spec.index)
-        return handle, handle.run.remote(cloudpickle.dumps((spec, settings)), log)
-
-    return [
-        RayNode(
-            spec.name,
-            functools.partial(start, spec),
-            max_failures=max_failures,
-            on_restart=on_restart,
-            connection=connection,
-            progress=progress if spec.kind.publishes or spec.kind.holds_rows else None,
-        )
-        for spec in nodes_of(config)
-    ]
 
 
 def _named(create: Callable[[], Any]) -> Any:
@@ -272,8 +242,7 @@ class Host:
     def run(self, pickled: bytes, log: Path) -> str:
         """Runs a node to its end; returns the traceback of its error, "" if there was none.
 
-        `pickled` are its spec and the program's config. Its output goes to `log` on the launcher's
-        host.
+        `pickled` are its spec and config. On the launcher's host its output goes to `log`.
         """
         try:
             if self._is_home:
@@ -284,7 +253,7 @@ class Host:
             spec, config = cloudpickle.loads(pickled)
             _add_nice(spec.kind.nice)
             stop = self._stop
-            peers = Peers(config, stop, lambda name: RayPeer(name, stop), ahead=AHEAD)
+            peers = make_peers(config, stop, lambda name: RayPeer(name, stop), ahead=AHEAD)
             self._node = make_node(spec, config, peers)
             self._made.set()
             self._node.run()
@@ -314,22 +283,19 @@ class RayPeer(RemotePeer):
 
     _actor: Any = None  # its handle; None until the next call looks for it
 
-    def send(self, method: str, *arguments: Any) -> RemoteAnswer:
-        """As `Peer.send`."""
-        reference = None
+    def _send(self, method: str, *arguments: Any) -> Any:
         try:
             self._actor = self._actor or ray.get_actor(self.name)
-            reference = self._actor.call.remote(method, *arguments)
+            return self._actor.call.remote(method, *arguments)
         except (ValueError, ray.exceptions.RayActorError):  # no actor has the name
             self._actor = None
-        return RemoteAnswer(functools.partial(self._read, reference))
+            return None
 
-    def _read(self, reference: Any, timeout: float) -> Any:
-        """As `Answer.result`."""
-        if reference is None:
+    def _read(self, sent: Any, timeout: float) -> Any:
+        if sent is None:
             raise PeerLost(f"{self.title} is not there.")
         try:
-            answer = ray.get(reference, timeout=timeout)
+            answer = ray.get(sent, timeout=timeout)
         except ray.exceptions.GetTimeoutError:
             raise TimeoutError(f"{self.title} gave no answer for {timeout} s.") from None
         except ray.exceptions.RayError as error:

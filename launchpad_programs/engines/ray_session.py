@@ -46,10 +46,8 @@ def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: 
         )
     if version < OLDEST_RAY:
         found, oldest = (".".join(map(str, v)) for v in (version, OLDEST_RAY))
-        raise ValueError(
-            f"--engine ray needs Ray {oldest} or newer, but {found} is installed: pip install "
-            f"'ray>={oldest}'"
-        )
+        advice = f"{found} is installed: pip install 'ray>={oldest}'"
+        raise ValueError(f"--engine ray needs Ray {oldest} or newer, but {advice}")
     if address is None:
         check_cpus(config, cpus(), "this machine has")
     elif not listen_everywhere:
@@ -75,40 +73,34 @@ def ray_session(address: str | None, config: ProgramConfig) -> Iterator[Callable
             if address is None:
                 joined, ended = stack.enter_context(_head(config))
             else:
-                joined, ended = address, _Watch(address).ended
+                joined, ended = address, watch(address)
             _join(joined, stack)
         if stop.is_set():
             raise KeyboardInterrupt
         if address is not None:
-            import ray
-
-            available = ray.cluster_resources().get("CPU", 0.0)
-            home = home_resources().get("CPU", 0.0)
-            check_cpus(config, available, f"the cluster at {address} has", home=home)
-            check_hosts(config)
+            check_cluster(config, address)
         yield ended
 
 
-class _Watch:
-    """Looks now and then whether a cluster answers, and whether this host is part of it."""
+def watch(address: str) -> Callable[[], str]:
+    """A function that says why a cluster is lost; it looks now and then."""
+    host, _, port = address.rpartition(":")
+    looked = answered = time.monotonic()
 
-    def __init__(self, address: str):
-        host, _, port = address.rpartition(":")
-        self._address = host, int(port)
-        self._looked = self._answered = time.monotonic()
-
-    def ended(self) -> str:
-        """As `ray_session` gives it."""
+    def ended() -> str:
+        nonlocal looked, answered
         now = time.monotonic()
-        if now - self._looked < _LOOK_SECONDS:
+        if now - looked < _LOOK_SECONDS:
             return ""
-        self._looked = now
+        looked = now
         try:
-            socket.create_connection(self._address, _ANSWER_SECONDS).close()
+            socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
         except OSError as error:
-            return str(error) if now - self._answered > _SILENT_SECONDS else ""
-        self._answered = now
+            return str(error) if now - answered > _SILENT_SECONDS else ""
+        answered = now
         return "" if home_resources() else "this host is no part of its cluster any more"
+
+    return ended
 
 
 def _join(address: str, stack: contextlib.ExitStack) -> None:
@@ -160,11 +152,13 @@ def home_resources() -> dict[str, float]:
     return next((x["Resources"] for x in ray.nodes() if x["NodeID"] == home and x["Alive"]), {})
 
 
-def check_hosts(config: ProgramConfig) -> None:
-    """Refuses a cluster with a host that cannot make what an actor needs."""
+def check_cluster(config: ProgramConfig, address: str) -> None:
+    """Refuses one with too few CPUs, or with a host that cannot make what an actor needs."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    available, home = ray.cluster_resources().get("CPU", 0.0), home_resources().get("CPU", 0.0)
+    check_cpus(config, available, f"the cluster at {address} has", home=home)
     pickled = cloudpickle.dumps(config)
 
     def lacks() -> str:  # its code is sent, and so needs no module of ours

@@ -15,7 +15,7 @@ import launchpad as lp
 from absl import flags
 from launchpad.launch.worker_manager import WorkerManager
 
-from retrax.launchpad_programs.engines.launchpad import dies_with_launcher, node_process
+from retrax.launchpad_programs.engines.launchpad import node_process, start_process
 from retrax.launchpad_programs.kinds import KINDS
 
 
@@ -39,10 +39,7 @@ def live(label, directory, launcher):
 def main(directory):
     flags.FLAGS(["nodes"])
     launcher, ends = os.getpid(), {}
-    with dies_with_launcher():
-        WorkerManager().process_worker(
-            "imports", [sys.executable, "-c", "import time; time.sleep(60)"]
-        )
+    start_process("imports", [sys.executable, "-c", "import time; time.sleep(60)"], directory)
     for label in ("learner", "actor", "late", "stuck", "fails", "returns"):
         if not (child := os.fork()):
             live(label, directory, launcher)

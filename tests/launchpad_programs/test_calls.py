@@ -8,7 +8,6 @@ import types
 from concurrent.futures import Future
 
 import pytest
-from node_fakes import DirectPeers
 from program_configs import make_config, make_workers
 from waiting import wait_for
 
@@ -16,6 +15,11 @@ from retrax.launchpad_programs import node as node_module
 from retrax.launchpad_programs.engines import threads
 from retrax.launchpad_programs.node import CounterClient, RemotePeer, Starting
 from retrax.replay.interface import PeerLost, Stopped, WaitTimeout
+
+
+def raises(error):
+    raise error
+
 
 PENDING, LOST, STARTING = TimeoutError(), PeerLost("died"), Starting("is made")
 SAVE = [PENDING] * 3000  # that takes 50 minutes
@@ -45,18 +49,14 @@ class Played(RemotePeer):
     def monotonic(self):
         return self.now
 
-    def send(self, method, *arguments):
+    def _send(self, method, *arguments):
         self.calls.append((method, *arguments))
-        tape = self.tapes.pop(0) if len(self.tapes) > 1 else self.tapes[0]
+        return self.tapes.pop(0) if len(self.tapes) > 1 else self.tapes[0]
 
-        def result(timeout):
-            answer = tape.pop(0) if len(tape) > 1 else tape[0]
-            self.now += timeout if answer is PENDING else 0.1
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        return types.SimpleNamespace(result=result)
+    def _read(self, tape, timeout):
+        answer = tape.pop(0) if len(tape) > 1 else tape[0]
+        self.now += timeout if answer is PENDING else 0.1
+        return raises(answer) if isinstance(answer, Exception) else answer
 
 
 @pytest.fixture
@@ -110,8 +110,8 @@ def test_a_node_that_may_be_saving_is_waited_for_even_if_the_program_stops(play)
 
 
 def test_a_client_numbers_its_reports_and_repeats_one_with_its_number(play, tmp_path):
-    peer, peers = play([{"phase": "learning"}], [LOST], [{"phase": "learning"}]), DirectPeers()
-    peers.peer = lambda name: peer
+    peer = play([{"phase": "learning"}], [LOST], [{"phase": "learning"}])
+    peers = types.SimpleNamespace(peer=lambda name: peer)
     client = CounterClient(make_config(tmp_path, restarts=3), "learner/0", peers)
     for updates in range(2):
         assert client.report(updates=updates) == {"phase": "learning"}
@@ -198,10 +198,6 @@ def ray_engine():
 
 
 DEAD = "no answer any more"
-
-
-def raises(error):
-    raise error
 
 
 class Ray:
@@ -317,8 +313,8 @@ def test_answers_of_courier_and_what_is_none(monkeypatch, answer, error, match):
             futures=types.SimpleNamespace(add=lambda *arguments: future),
             address=f"localhost:{server.getsockname()[1]}",
         )
-        peers = launchpad.CourierPeers(None, {"counter/0": client}, threading.Event())
-        sent = peers.peer("counter/0").send("add", 1, 2)
+        peer = launchpad.CourierPeer(client, "counter/0", threading.Event())
+        sent = peer.send("add", 1, 2)
         if answer == "the port is closed":
             server.close()
         if error is None:

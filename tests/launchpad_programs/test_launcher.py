@@ -7,18 +7,18 @@ import types
 
 import pytest
 from node_fakes import Clock
+from program_configs import make_config
 from rich.console import Console
 
 from retrax.basics.files import write_json
 from retrax.launchpad_programs import launcher
 from retrax.launchpad_programs.config import STATUS as STATUS_FILE
 from retrax.launchpad_programs.launcher import StatusView, line, table
+from retrax.launchpad_programs.node import EngineLost
 
 
 class Node:
     """Ends by itself at a given time, or some seconds after it is asked to."""
-
-    pid = 4321
 
     def __init__(self, clock, name, after=0.0, at=math.inf, how="done"):
         self.clock, self.name, self.after, self.at, self.how = clock, name, after, at, how
@@ -32,6 +32,9 @@ class Node:
         if self.end > self.clock.now:
             return ""
         return "was killed by SIGKILL" if self.end == self.killed else self.how
+
+    def pid(self):
+        return 4321
 
     def revive(self):
         return False
@@ -65,8 +68,8 @@ def play(clock):
         }
         ending = launcher.supervise(
             list(nodes.values()),
-            finished=lambda: clock.now >= finished_at,
-            stop=clock,
+            lambda: clock.now >= finished_at,
+            clock,
             save_seconds=20.0,
             last_seconds=10.0,
         )
@@ -132,6 +135,17 @@ def test_a_second_interrupt_waits_for_no_node(play, clock, label):
 def test_a_learner_that_fails_while_it_saves_is_reported(play):
     ending, _ = play(finished_at=5.0, learner={"after": 1.0, "how": "failed with exit code 1"})
     assert ending == "learner/0 failed with exit code 1.\nTraceback of learner/0"
+
+
+def test_nodes_that_are_lost_with_their_engine_are_neither_stopped_nor_waited_for(tmp_path, capsys):
+    def start(config):
+        raise EngineLost("Ray has ended.")
+
+    config = make_config(tmp_path)
+    summary = launcher.run_program(config, start, mode="local_mp", plain=True, notes=["first"])
+    assert (summary.failed, summary.finished) == (True, False)
+    expected = ["first", "Ray has ended.", "Stopped at 0 steps and 0 updates."]
+    assert capsys.readouterr().err.splitlines() == expected
 
 
 NAMES = ("replay/0", "counter/0", "learner/0", "actor/0", "actor/1", "evaluator/0")
@@ -212,7 +226,7 @@ def test_a_program_that_has_just_started_can_be_shown():
     status = {**STATUS, "phase": "starting", "eta_seconds": None, "nodes": {}}
     assert "starting" in text(table(status, running()))
     (thread,) = running(["learner/0"])
-    thread.pid = None
+    thread.pid = lambda: None
     shown = text(table({}, [thread])).split()
     assert [word for word in shown if word.isascii()][-3:] == ["learner/0", "-", "starting"]
     assert "return -, evaluator - | ETA -" in line(status)

@@ -16,7 +16,7 @@ pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10
 
 from waiting import wait_for
 
-from retrax.launchpad_programs.engines.launchpad import ProcessNode, _temporary_files
+from retrax.launchpad_programs.engines.launchpad import start_process, temporary_files
 
 pytestmark = pytest.mark.distributed
 
@@ -25,15 +25,11 @@ def test_pickled_nodes_are_their_owners(tmp_path):
     before, umask = tempfile.gettempdir(), os.umask(0)
     folder = tmp_path / "logs" / "jobs"
     try:
-        with _temporary_files(folder):
+        with temporary_files(folder):
+            assert pathlib.Path(tempfile.mkdtemp()).parent == folder
             assert folder.stat().st_mode & 0o777 == 0o700
-            made = tempfile.mkdtemp()
-            with open(os.path.join(made, "job.pkl"), "w"):
-                pass
     finally:
         os.umask(umask)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.rglob("*")}
-    assert modes == {os.path.basename(made): 0o700, "job.pkl": 0o600}
     assert tempfile.gettempdir() == before
 
 
@@ -76,31 +72,28 @@ def test_processes_of_nodes(tmp_path):
 
 
 def test_ends_and_tracebacks_of_processes(tmp_path):
-    def worker(name, code):
-        with (tmp_path / name).open("w") as log:
-            process = subprocess.Popen([sys.executable, "-c", code], stderr=log)
-        return ProcessNode(f"{name}/0", process, tmp_path / name)
-
     long = "import sys; exec('print(file=sys.stderr);' * 12); sys.exit(3)"
     wait = "import time; time.sleep(600)"
-    workers = {
-        "done": worker("a", ""),
-        "failed with exit code 3": worker("b", long),
-        "failed with exit code 1": worker("c", "try: no\nexcept NameError: never"),
-        "was killed by SIGTERM": worker("d", wait),
-        "was killed by SIGKILL": worker("e", wait),
+    expected = {
+        "done": "",
+        "failed with exit code 3": long,
+        "failed with exit code 1": "try: no\nexcept NameError: never",
+        "was killed by SIGTERM": wait,
+        "was killed by SIGKILL": wait,
     }
-    *_, stopped, killed = workers.values()
+    nodes = [
+        start_process(f"a/{number}", [sys.executable, "-c", code], tmp_path)
+        for number, code in enumerate(expected.values())
+    ]
+    _, long, failed, stopped, killed = nodes
     assert stopped.ended() == killed.ended() == ""
     stopped.stop()
     killed.kill()
-    wait_for(lambda: all(each.ended() for each in workers.values()))
-    assert [each.ended() for each in workers.values()] == list(workers)
-    assert not any(each.revive() for each in workers.values())
-    assert workers["failed with exit code 3"].traceback() == 10 * "\n"
-    newest = workers["failed with exit code 1"].traceback()
+    wait_for(lambda: all(each.ended() for each in nodes))
+    assert [each.ended() for each in nodes] == list(expected)
+    assert not any(each.revive() for each in nodes)
+    assert long.traceback() == 10 * "\n"
+    newest = failed.traceback()
     assert newest.startswith("Traceback (most recent call last):\n")
     assert newest.endswith("NameError: name 'never' is not defined\n")
     assert newest.count("Traceback") == 1
-    missing = ProcessNode("f/0", None, tmp_path / "f")
-    assert missing.traceback() == ""

@@ -32,7 +32,9 @@ from waiting import wait_for
 from retrax.launchpad_programs.config import STATUS, read_json
 from retrax.launchpad_programs.engines import ray as ray_engine
 from retrax.launchpad_programs.engines import ray_head, ray_session
-from retrax.launchpad_programs.engines.ray import Connection, RayNode
+from retrax.launchpad_programs.engines.ray import RayNode, RayProgram
+from retrax.launchpad_programs.kinds import KINDS, NodeSpec
+from retrax.launchpad_programs.node import EngineLost
 
 pytestmark = pytest.mark.distributed
 
@@ -41,30 +43,28 @@ TESTS = pathlib.Path(__file__).parents[1]
 life_cycle = load("life_cycle")
 
 
-class Nodes:
-    """Stands for Ray: a node whose processes end as they are told to."""
+class Program(RayProgram):
+    """Stands for Ray: nodes whose processes end as they are told to."""
 
     def __init__(self, monkeypatch):
-        self.now, self.endings, self.killed, self.noted = 0.0, {}, [], []
-        self.why_ray_ended = ""
-        self.connection = Connection(lambda: self.why_ray_ended)
+        self.max_failures, self.now, self.endings, self.newest = 2, 0.0, {}, 100
+        self.started, self.killed, self.why_ray_ended = [], [], ""
+        self._ended = lambda: self.why_ray_ended
         monkeypatch.setattr(ray_engine.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(ray_engine, "_ending", lambda n: self.endings.get(n, ("", "")))
-        monkeypatch.setattr(RayNode, "kill", lambda node: self.killed.append(node._result))
+        monkeypatch.setattr(ray_engine.ray, "kill", lambda host: self.killed.append(host.number))
         monkeypatch.setattr(ray_engine.ray, "get", lambda place, timeout: ("a host", 77))
 
-    def node(self, max_failures=2, progress=None):
-        return RayNode(
-            "actor/1",
-            self.start,
-            max_failures=max_failures,
-            on_restart=lambda *restart: self.noted.append(restart),
-            connection=self.connection,
-            progress=progress,
-        )
+    def newest_snapshot(self):
+        return self.newest
 
-    def start(self, restarts):
-        return types.SimpleNamespace(where=types.SimpleNamespace(remote=lambda: 0)), restarts
+    def start(self, spec, restarts):
+        self.started.append((spec.name, restarts))
+        where = types.SimpleNamespace(remote=lambda: 0)
+        return types.SimpleNamespace(where=where, number=restarts), restarts
+
+    def node(self, label="actor"):
+        return RayNode(NodeSpec(KINDS[label], 1), self).running()
 
     def revives(self, node, number, how, traceback="", after=0.0):
         """Whether a node is started again whose process number `number` ends."""
@@ -75,44 +75,43 @@ class Nodes:
 
 
 @pytest.fixture
-def nodes(monkeypatch):
-    return Nodes(monkeypatch)
+def program(monkeypatch):
+    return Program(monkeypatch)
 
 
-def test_a_node_is_restarted_until_it_fails_too_often_in_a_row(nodes, caplog):
-    node = nodes.node()
+def test_a_node_is_restarted_until_it_fails_too_often_in_a_row(program, caplog):
+    node = program.node()
     assert node.ended() == ""
-    nodes.endings[0] = ("failed with ValueError: first", "Traceback: first")
+    program.endings[0] = ("failed with ValueError: first", "Traceback: first")
     assert node.ended() == "failed with ValueError: first"
     assert node.revive()
     assert node.ended() == ""
-    assert (nodes.killed, nodes.noted) == ([0], [("actor/1", 1)])
+    assert (program.killed, program.started) == ([0], [("actor/1", 0), ("actor/1", 1)])
     assert "actor/1 failed with ValueError: first on a host: restart 1." in caplog.text
-    assert nodes.revives(node, 1, "done")
+    assert program.revives(node, 1, "done")
     assert "actor/1 ended too early on a host: restart 2." in caplog.text
-    assert not nodes.revives(node, 2, "failed with ValueError: third", "Traceback: third")
+    assert not program.revives(node, 2, "failed with ValueError: third", "Traceback: third")
     assert node.ended() == "failed 3 times in a row; at first, it failed with ValueError: first"
     assert node.traceback() == "Traceback: first"
 
 
-def test_failures_are_not_in_a_row_when_the_node_ran_for_a_minute_between(nodes):
-    node = nodes.node(max_failures=1)
+def test_failures_are_not_in_a_row_when_the_node_ran_for_a_minute_between(program):
+    program.max_failures, node = 1, program.node()
     for number in range(5):
-        assert nodes.revives(node, number, "was killed", after=61.0)
-    assert not nodes.revives(node, 5, "was killed", after=59.0)
+        assert program.revives(node, number, "was killed", after=61.0)
+    assert not program.revives(node, 5, "was killed", after=59.0)
 
 
-def test_a_node_that_dies_of_each_save_fails_too_often(nodes):
+def test_a_node_that_dies_of_each_save_fails_too_often(program):
     """It lives for minutes each time, but the newest snapshot stays the same."""
-    newest = [100]
-    node = nodes.node(progress=lambda: newest[0])
-    assert all(nodes.revives(node, number, "was killed", after=200.0) for number in range(2))
-    newest[0] = 200
-    assert nodes.revives(node, 2, "was killed", after=200.0)
+    node = program.node("learner")
+    assert all(program.revives(node, number, "was killed", after=200.0) for number in range(2))
+    program.newest = 200
+    assert program.revives(node, 2, "was killed", after=200.0)
     silent = "failed with WaitTimeout: The replay gave no answer for 360{} s"
-    assert nodes.revives(node, 3, silent.format(0), after=200.0)
-    assert nodes.revives(node, 4, silent.format(1), after=200.0)
-    assert not nodes.revives(node, 5, silent.format(0), after=200.0)
+    assert program.revives(node, 3, silent.format(0), after=200.0)
+    assert program.revives(node, 4, silent.format(1), after=200.0)
+    assert not program.revives(node, 5, silent.format(0), after=200.0)
     assert node.ended().startswith("failed 3 times in a row; at first, it failed with WaitTimeout")
 
 
@@ -136,58 +135,34 @@ def test_the_end_of_a_process_has_the_reason_of_ray(monkeypatch, reason, how):
     assert ray_engine._ending("result") == (how, reason)
 
 
-class Broken:
-    """Stands for calls of Ray that fail."""
+@pytest.mark.parametrize(
+    ("told", "error", "expected"),
+    [
+        ("one has died", AssertionError("a Ray that has ended is asked"), EngineLost),
+        ("", OSError("one has died"), EngineLost),
+        ("", OSError(errno.ENOSPC, "a file's: no space"), OSError),
+    ],
+)
+def test_a_program_is_lost_with_ray(program, monkeypatch, told, error, expected):
+    """Every call of Ray then says so; a node that has ended before is not asked."""
+    ended, running = program.node(), program.node()
+    program.endings[0] = ("done", "")
+    assert ended.ended() == "done"
 
-    def __init__(self, error):
-        self.error = error
+    def call(*arguments):
+        raise error
 
-    def get(self, *arguments):
-        raise self.error
-
-
-KILL = RayNode.kill
-LOST = "was lost, since Ray has ended on this machine (Broken pipe)"
-
-
-@pytest.mark.parametrize("is_told", [True, False])
-def test_all_nodes_are_lost_with_ray(nodes, is_told):
-    """A call that fails for one node decides how all end, but for those that had ended before."""
-    first, second, third = (nodes.node() for _ in range(3))
-    nodes.endings[0] = ("done", "")
-    assert third.ended() == "done"
-    if is_told:
-        nodes.why_ray_ended = "Broken pipe"
-    else:
-        nodes.endings = Broken(OSError("Broken pipe"))
-    assert first.ended() == LOST
-    assert not first.revive()
-    nodes.endings = Broken(AssertionError("a Ray that has ended is asked again"))
-    assert first.ended() == second.ended() == LOST
-    assert not second.revive()
-    assert third.ended() == "done"
-    assert nodes.noted == []
-
-
-def test_nodes_that_cannot_be_started_are_lost(nodes):
-    """The first that fails decides how all end; they are not started, stopped or killed."""
-    running = nodes.node()
-    nodes.start = running._start = Broken(OSError("Broken pipe")).get
-    assert not nodes.revives(running, 0, "was killed")
-    nodes.start = Broken(AssertionError("a Ray that has ended is asked again")).get
-    for node in (running, nodes.node(), nodes.node()):
-        assert node.ended() == LOST
-        assert not node.revive()
-        node.stop()
-        KILL(node)
-
-
-def test_an_error_of_a_file_is_not_the_end_of_ray(nodes):
-    node = nodes.node()
-    nodes.endings = Broken(OSError(errno.ENOSPC, "No space left on device"))
-    with pytest.raises(OSError, match="No space left"):
-        node.ended()
-    assert nodes.connection.lost == ""
+    monkeypatch.setattr(ray_engine, "_ending", call)
+    monkeypatch.setattr(ray_engine.ray, "kill", call)
+    monkeypatch.setattr(program, "start", call)
+    program.why_ray_ended = told
+    sentence = (
+        "a file's" if expected is OSError else r"Ray has ended on this machine \(one has died"
+    )
+    for lost in (running.ended, running.kill, program.node):
+        with pytest.raises(expected, match=sentence):
+            lost()
+    assert ended.ended() == "done"
 
 
 def test_a_cluster_is_watched(monkeypatch):
@@ -196,17 +171,17 @@ def test_a_cluster_is_watched(monkeypatch):
     monkeypatch.setattr(ray_session, "time", clock)
     monkeypatch.setattr(ray_session, "home_resources", lambda: resources)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        watch = ray_session._Watch(f"127.0.0.1:{server.getsockname()[1]}")
+        ended = ray_session.watch(f"127.0.0.1:{server.getsockname()[1]}")
         clock.now += 60.0
-        assert watch.ended() == ""
+        assert ended() == ""
         resources.clear()
-        assert watch.ended() == "", "it looks every two seconds"
+        assert ended() == "", "it looks every two seconds"
         clock.now += 2.5
-        assert watch.ended() == "this host is no part of its cluster any more"
+        assert ended() == "this host is no part of its cluster any more"
     found = []
     for _ in range(5):
         clock.now += 2.5
-        found.append(watch.ended())
+        found.append(ended())
     assert found[:4] == [""] * 4
     assert "refused" in found[4]
 
@@ -221,6 +196,7 @@ class Starting:
         monkeypatch.setitem(sys.modules, "ray", self)
         monkeypatch.setattr(ray_head, "_kill", self.ended.append)
         monkeypatch.setattr(ray_head, "time", Clock())
+        monkeypatch.setattr(ray_head, "_WATCH_SECONDS", 1.0)
 
     def get_node(self, address):
         self.failures -= 1
@@ -239,9 +215,9 @@ class Starting:
 @pytest.mark.parametrize(
     ("failures", "expected", "tries"),
     [
-        (500, "127.0.0.1:1", 1),  # a busy machine: 50 seconds, where Ray gives up after 30
-        (2000, "127.0.0.1:1", 2),
-        (10_000, "RuntimeError: no such node", 3),
+        (50, "127.0.0.1:1", 1),  # a busy machine: 50 seconds, where Ray gives up after 30
+        (200, "127.0.0.1:1", 2),
+        (1000, "RuntimeError: no such node", 3),
     ],
 )
 def test_ray_gets_time_to_start_and_is_started_twice(monkeypatch, failures, expected, tries):
