@@ -9,6 +9,9 @@ from rich.console import Console
 
 from ..evaluation import atari57
 
+# "paper" is what a paper printed for the column before.
+_COLUMNS = ["median", "paper", "mean", "capped", "5 %", "IQM", "> human", "rank", "paper"]
+_COLUMNS += ["Elo", "paper"]
 _WIDTH = 120  # columns, if the output is not a terminal
 
 
@@ -38,13 +41,11 @@ def compare(
         console.width = _WIDTH
     grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column("algorithm", no_wrap=True)
-    for name, _ in _cells(compared.entries[0])[1:]:
+    for name in _COLUMNS:
         grid.add_column(name, justify="right", style="dim" if name == "paper" else "")
-    for entry in compared.entries:
-        grid.add_row(*(cell for _, cell in _cells(entry)), style="bold" if entry.own else "")
-    console.print(grid)
     notes = ["Scores are human-normalised: 0 random, 1 human. IQM: interquartile mean."]
     for entry in compared.entries:
+        grid.add_row(*_cells(entry), style="bold" if entry.own else "")
         if not math.isnan(entry.iqm.low):
             mean, low, high = (f"{x:.2f}" for x in entry.iqm)
             notes.append(
@@ -55,28 +56,15 @@ def compare(
         notes.append(
             "Rank and Elo depend on the compared algorithms; the papers' are of their own tables."
         )
+    console.print(grid)
     console.print("\n".join(notes), highlight=False, soft_wrap=True)
     return output
 
 
-def _cells(entry: atari57.Entry) -> list[tuple[str, str]]:
-    """Names and cells of the columns; "paper" is what a paper printed for the one before."""
-    summary, printed = entry.summary, entry.printed
-
-    def paper(statistic: str, digits: int = 2) -> tuple[str, str]:
-        return "paper", f"{printed[statistic]:.{digits}f}" if statistic in printed else ""
-
-    return [
-        ("algorithm", entry.algorithm),
-        ("median", f"{summary.median:.2f}"),
-        paper("median"),
-        ("mean", f"{summary.mean:.2f}"),
-        ("capped", f"{summary.capped_mean:.2f}"),
-        ("5 %", f"{summary.percentile_5:.2f}"),
-        ("IQM", f"{entry.iqm.mean:.2f}"),
-        ("> human", f"{summary.games_above_human}"),
-        ("rank", f"{entry.mean_rank:.2f}"),
-        paper("mean_rank"),
-        ("Elo", f"{entry.elo:.0f}"),
-        paper("elo", 0),
-    ]
+def _cells(entry: atari57.Entry) -> list[str]:
+    own, paper = entry.summary, {name: f"{value:.2f}" for name, value in entry.printed.items()}
+    numbers = own.mean, own.capped_mean, own.percentile_5, entry.iqm.mean
+    cells = [entry.algorithm, f"{own.median:.2f}", paper.get("median", "")]
+    cells += [*(f"{x:.2f}" for x in numbers), f"{own.games_above_human}"]
+    cells += [f"{entry.mean_rank:.2f}", paper.get("mean_rank", ""), f"{entry.elo:.0f}"]
+    return [*cells, f"{entry.printed['elo']:.0f}" if "elo" in entry.printed else ""]

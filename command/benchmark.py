@@ -70,10 +70,8 @@ def benchmark(
     if preset is not None:
         entry.config_of(preset)
     if found.num_envs == 1 < (num_envs or 1):
-        raise ValueError(
-            f"--num-envs must be 1 in {suite}, whose scores are of one sequence of episodes, got "
-            f"{num_envs}."
-        )
+        why = f"--num-envs must be 1 in {suite}, whose scores are of one sequence of episodes"
+        raise ValueError(f"{why}, got {num_envs}.")
     directory = directory or Path("runs") / f"benchmark-{suite}"
     directory = directory.absolute()  # environments may change the working directory
     run = f"{directory / 'runs'}/{agent.replace(':', '-')}"
@@ -82,7 +80,10 @@ def benchmark(
     for task in found.choose(tasks):
         try:
             if not Path(f"{run}-{task.name}-0").exists():  # else it was checked before
-                _check_task(RunConfig(environment=task.environment, steps=1, **fields))
+                probe = RunConfig(environment=task.environment, steps=1, **fields)
+                spec = spec_of(probe)
+                with own_code(probe):
+                    checked_agent(probe.resolve(spec), spec)
             able.append(task)
         except ValueError as error:
             refused = error
@@ -92,14 +93,9 @@ def benchmark(
     cells = []
     for seed in range(seeds):  # a grid that is stopped early has all tasks with fewer seeds
         for task in able:
-            config = RunConfig(
-                environment=task.environment,
-                preset=preset,
-                steps=steps or task.steps,
-                seed=seed,
-                **fields,
-            )
+            fields |= {"environment": task.environment, "steps": steps or task.steps}
             path = Path(f"{run}-{task.name}-{seed}")
+            config = RunConfig(preset=preset, seed=seed, **fields)
             cells.append(Cell(task, config, path, episodes or task.episodes))
     with DirectoryLock(directory) as lock:
         _check(directory, found, cells)
@@ -119,20 +115,12 @@ def benchmark(
     return int(bool(end.failed))
 
 
-def _check_task(probe: RunConfig) -> None:
-    """Raises ValueError if the agent cannot act in a task."""
-    spec = spec_of(probe)
-    with own_code(probe):
-        checked_agent(probe.resolve(spec), spec)
-
-
 def _all_cells(suite: Suite, directory: Path, episodes: int | None) -> list[Cell]:
     """A cell for every run directory, those of other agents and earlier calls included."""
-    by_environment = {task.environment: task for task in suite.all_tasks}
-    found = []
+    tasks, found = {task.environment: task for task in suite.all_tasks}, []
     for path in sorted((directory / "runs").glob("*/config.json")):
         config = read_config(path.parent)
-        task = by_environment[config.environment]
+        task = tasks[config.environment]
         found.append(Cell(task, config, path.parent, episodes or task.episodes))
     return found
 
@@ -143,9 +131,8 @@ def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
     if path.is_file() and (found := read_json(path, "suite")) != suite.name:
         raise ValueError(f"{directory} has runs of the suite {found}: choose another --directory.")
     for cell in cells:
-        if not (cell.directory / "config.json").is_file():
-            continue
-        begun = read_config(cell.directory)
+        has_begun = (cell.directory / "config.json").is_file()
+        begun = read_config(cell.directory) if has_begun else cell.config
         for name, wanted in vars(cell.config).items():
             is_ = getattr(begun, name)
             if is_ != wanted and wanted is not None and name != "search_path":
@@ -170,16 +157,13 @@ def _about(suite: Suite) -> dict[str, Any]:
 
 def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
     """Writes scores.csv and curves.csv of the complete cells."""
-    scores: list[list[Any]] = []
-    curves: list[list[Any]] = []
+    scores, curves = list[list[Any]](), list[list[Any]]()
     for cell, task in [(x, x.task) for x in cells if x.task and x.score is not None]:
         metrics, config = read_metrics(cell.directory), read_config(cell.directory)
-        path = cell.directory / EVALUATION
-        episodes, score, low, high = read_json(path, "episodes", "mean_return", "low", "high")
+        found = read_json(cell.directory / EVALUATION, "episodes", "mean_return", "low", "high")
         updates, seconds = int(metrics["updates"][-1]), round(float(metrics["seconds"][-1]), 1)
         row = [config.agent, config.preset, task.name, config.seed, config.steps, updates, seconds]
-        row += [episodes, score, low, high, normalised(score, task.low, task.high)]
-        scores.append(row)
+        scores.append([*row, *found, normalised(found[1], task.low, task.high)])
         for step, value in zip(metrics["steps"], metrics["episode_return"], strict=True):
             if np.isfinite(value):  # an episode ended
                 curves.append([config.agent, task.name, config.seed, int(step), value])

@@ -40,11 +40,10 @@ def doctor() -> int:
 
 def report() -> list[Check]:
     """All checks, those of what is needed first."""
-    detail = f"{platform.python_version()} on {platform.system()}"
-    python = Check("Python", True, detail)
+    python = Check("Python", True, f"{platform.python_version()} on {platform.system()}")
     if sys.flags.optimize >= 2:
-        detail += " without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)"
-        python = Check("Python", False, detail, "unset PYTHONOPTIMIZE")
+        wrong = "without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)"
+        python = Check("Python", False, f"{python.detail} {wrong}", "unset PYTHONOPTIMIZE")
     try:
         jax = Check("JAX", True, ", ".join(devices()))
     except RuntimeError as error:
@@ -69,7 +68,7 @@ def print_report(console: Console, checks: Sequence[Check]) -> int:
 
 def _tiers() -> list[Check]:
     """For each tier, whether what it requires on this Python and system is installed."""
-    found: dict[str, list[tuple[str, str]]] = {tier: [] for tier in _TIERS}  # and what is wrong
+    found: dict[str, dict[str, str]] = {tier: {} for tier in _TIERS}  # by package, what is wrong
     try:
         from packaging.requirements import Requirement  # comes with matplotlib, may be missing
 
@@ -78,23 +77,22 @@ def _tiers() -> list[Check]:
         return [Check("core", False, "retrax is not installed", "pip install -e .")]
     for wanted in required:
         tiers = [x for x in _TIERS if not wanted.marker or wanted.marker.evaluate({"extra": x})]
-        version, wrong = "", ""
+        name, wrong = wanted.name, ""
         try:
-            version = metadata.version(wanted.name)
+            name = f"{name} {metadata.version(name)}"
+            if not wanted.specifier.contains(name.split()[1], prereleases=True):
+                wrong = f"{name} is not {wanted.specifier}"
         except metadata.PackageNotFoundError:
-            wrong = f"{wanted.name} is missing"
-        if version and not wanted.specifier.contains(version, prereleases=True):
-            wrong = f"{wanted.name} {version} is not {wanted.specifier}"
-        if tiers:  # all of them for the core's
-            found[tiers[0]].append((f"{wanted.name} {version}", wrong))
+            wrong = f"{name} is missing"
+        for tier in tiers[:1]:  # the core has all of them
+            found[tier][name] = wrong
     checks = []
     for tier, packages in found.items():
         name = tier if tier == "core" else f"{tier} tier"
-        if not packages:
-            why = "not available here: it needs Linux and Python 3.10"
-            checks.append(Check(name, False, why))
-        elif problems := [wrong for _, wrong in packages if wrong]:
-            checks.append(Check(name, False, "; ".join(problems), _MEND[tier]))
-        else:
-            checks.append(Check(name, True, ", ".join(package for package, _ in packages)))
+        wrong = "; ".join(filter(None, packages.values()))
+        mend = _MEND[tier] if wrong else None
+        detail = (
+            wrong or ", ".join(packages) or "not available here: it needs Linux and Python 3.10"
+        )
+        checks.append(Check(name, not wrong and bool(packages), detail, mend))
     return checks

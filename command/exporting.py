@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,7 +20,7 @@ from dm_env import specs
 from .. import __version__
 from ..basics.files import write_json, writing
 from ..basics.prng_keys import with_keys, without_keys
-from ..datatypes import EnvironmentSpec, TimeStep
+from ..datatypes import TimeStep
 from ..evaluation.arguments import checked
 from ..training.run_config import write_config
 from . import exported_agent
@@ -53,7 +53,14 @@ def export(
         needs; or see `load_agent`.
     """
     run, output = Path(run).absolute(), Path(output)
-    _check(output, platforms)
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"The output {output} is a file.")
+    if output.exists() and any(output.iterdir()):
+        raise ValueError(f"The output {output} is not empty: choose another directory.")
+    unknown = [name for name in platforms if name not in get_args(Platform)]
+    if unknown or not platforms:
+        allowed, given = ", ".join(get_args(Platform)), ", ".join(unknown) or "none"
+        raise ValueError(f"platforms must be of {allowed}, got {given}.")
     place = output.absolute()  # the environment may change the working directory
     trained = load_agent(run, snapshot)
     functions, names = _flat_functions(trained)
@@ -77,17 +84,6 @@ def export(
         write_config(directory, dataclasses.replace(trained.config, search_path=""))
         shutil.copyfile(exported_agent.__file__, directory / "act.py")
     return output
-
-
-def _check(output: Path, platforms: Sequence[str]) -> None:
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"The output {output} is a file.")
-    if output.exists() and any(output.iterdir()):
-        raise ValueError(f"The output {output} is not empty: choose another directory.")
-    unknown = [name for name in platforms if name not in get_args(Platform)]
-    if unknown or not platforms:
-        allowed, given = ", ".join(get_args(Platform)), ", ".join(unknown) or "none"
-        raise ValueError(f"platforms must be of {allowed}, got {given}.")
 
 
 @contextlib.contextmanager
@@ -126,20 +122,15 @@ def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, li
     timestep = TimeStep(jax.ShapeDtypeStruct((), np.int32), *shapes)
     extras = jax.eval_shape(agent.exploit, *templates, timestep).extras
     inputs = [*jax.tree.leaves(jax.eval_shape(without_keys, templates)), *timestep]
-    functions = {
-        "begin": (begin, [jax.ShapeDtypeStruct((), np.uint32)]),
-        "exploit": (exploit, inputs),
-    }
+    seed = jax.ShapeDtypeStruct((), np.uint32)
     named = {"parameters": params, "extras": extras, "state": templates[1]}
-    paths = {name: jax.tree_util.tree_leaves_with_path(tree) for name, tree in named.items()}
-    return functions, {
-        name: [jax.tree_util.keystr(path) for path, _ in leaves] for name, leaves in paths.items()
+    return {"begin": (begin, [seed]), "exploit": (exploit, inputs)}, {
+        name: [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+        for name, tree in named.items()
     }
 
 
-def _lower(
-    function: Callable[..., Any], inputs: Sequence[Any], platforms: Sequence[str]
-) -> jax.export.Exported:
+def _lower(function: Any, inputs: Sequence[Any], platforms: Sequence[str]) -> jax.export.Exported:
     """The exported function, without the paths of this machine's source files."""
     jitted, before = jax.jit(function, keep_unused=True), getattr(jax.config, _PATHS)
     jax.config.update(_PATHS, ".*")  # is removed from paths
@@ -153,41 +144,38 @@ def _description(
     trained: TrainedAgent, exported: dict[str, jax.export.Exported], names: dict[str, list[str]]
 ) -> dict[str, Any]:
     """What agent.json holds: JSON values."""
-
-    def forms(arrays: Sequence[Any]) -> list[list[Any]]:
-        return [[list(x.shape), str(x.dtype)] for x in arrays]
-
-    functions = {
-        name: {"inputs": forms(function.in_avals), "outputs": forms(function.out_avals)}
-        for name, function in exported.items()
-    }
-    exploit, config = exported["exploit"], trained.config
+    exploit, config, spec = exported["exploit"], trained.config, trained.spec
     libraries = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
-    return {
-        "format": exported_agent.FORMAT,
-        "agent": config.agent,
-        "environment": config.environment,
-        "steps": trained.steps,
-        "spec": _spec(trained.spec),
-        "versions": {"retrax": __version__, "python": platform.python_version(), **libraries},
-        "platforms": list(exploit.platforms),
-        "calling_convention_version": exploit.calling_convention_version,
-        "functions": functions,
-        **names,
-    }
-
-
-def _spec(spec: EnvironmentSpec) -> dict[str, Any]:
-    actions: dict[str, Any] = {"shape": list(spec.actions.shape), "dtype": str(spec.actions.dtype)}
+    actions = _form(spec.actions)
     if isinstance(spec.actions, specs.DiscreteArray):
         actions["num_values"] = int(spec.actions.num_values)
     else:
         for name in ("minimum", "maximum"):
             bound = np.broadcast_to(getattr(spec.actions, name), spec.actions.shape)
             actions[name] = bound.tolist()
-    seen = spec.observations
     return {
-        "observations": {"shape": list(seen.shape), "dtype": str(seen.dtype)},
-        "actions": actions,
-        "max_episode_steps": spec.max_episode_steps,
+        "format": exported_agent.FORMAT,
+        "agent": config.agent,
+        "environment": config.environment,
+        "steps": trained.steps,
+        "spec": {
+            "observations": _form(spec.observations),
+            "actions": actions,
+            "max_episode_steps": spec.max_episode_steps,
+        },
+        "versions": {"retrax": __version__, "python": platform.python_version(), **libraries},
+        "platforms": list(exploit.platforms),
+        "calling_convention_version": exploit.calling_convention_version,
+        "functions": {
+            name: {
+                "inputs": [[*_form(x).values()] for x in function.in_avals],
+                "outputs": [[*_form(x).values()] for x in function.out_avals],
+            }
+            for name, function in exported.items()
+        },
+        **names,
     }
+
+
+def _form(array: Any) -> dict[str, Any]:
+    return {"shape": list(array.shape), "dtype": str(array.dtype)}

@@ -91,11 +91,10 @@ class Cell(NamedTuple):
 
 
 class GridState(NamedTuple):
-    """How far a grid is: of each cell, by name, its state and its steps of training so far.
+    """How far a grid is: state and steps of each cell, by name, and the seconds left, if known.
 
     States are "waiting", "training", "evaluating", "complete", "stopped" by its own logger, or the
-    last line of what it printed when it failed. `eta` are the seconds that are left, by the steps
-    so far; None before there are any.
+    last line of what it printed when it failed.
     """
 
     states: dict[str, str]
@@ -112,6 +111,11 @@ class GridState(NamedTuple):
         """Names of the cells that are."""
         usual = ("waiting", "training", "evaluating", "complete", "stopped")
         return [name for name, state in self.states.items() if state not in usual]
+
+    @property
+    def left(self) -> str:
+        """In words; "" before anything is known."""
+        return f" (ETA {timedelta(seconds=math.ceil(self.eta))})" if self.eta else ""
 
 
 def run_shown(
@@ -173,16 +177,14 @@ def run_grid(
 
 def _spawn(cell: Cell, arguments: list[str], logs: Path) -> "subprocess.Popen[bytes]":
     """Starts a stage, in a session of its own: Ctrl-C is passed on once, by this process."""
-    log, errors = logs / f"{cell.name}.txt", subprocess.STDOUT
-    with contextlib.ExitStack() as stack:
-        if arguments[0] == "evaluate":
-            errors = stack.enter_context(log.open("ab")).fileno()
-            log = log.with_suffix(".json")
+    is_trained, log = arguments[0] == "evaluate", logs / f"{cell.name}.txt"
+    output = log.with_suffix(".json") if is_trained else log
+    with output.open("wb") as out, log.open("ab") as errors:
         return subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=stack.enter_context(log.open("wb")),
-            stderr=errors,
+            stdout=out,
+            stderr=errors if is_trained else subprocess.STDOUT,
             env={**os.environ, **shared_programs(logs.parent)},
             start_new_session=True,
         )
@@ -217,23 +219,19 @@ def _screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[GridSta
             state = now.states[cell.name]
             if state not in ("waiting", before.get(cell.name)):
                 score = "" if state != "complete" else f", return {cell.score:.6g}"
-                tell(f"{cell.name}: {state}{score}{_left(now)}")
+                tell(f"{cell.name}: {state}{score}{now.left}")
             before[cell.name] = state
 
     yield lines
 
 
 def _table(cells: Sequence[Cell], now: GridState) -> Table:
-    title = f"{now.complete} of {len(cells)} runs{_left(now)}"
-    table = Table(title=title, title_justify="left")
-    for column in ("run", "state", "steps", "return"):
-        table.add_column(column, justify="left" if column in ("run", "state") else "right")
+    title = f"{now.complete} of {len(cells)} runs{now.left}"
+    table = Table("run", "state", title=title, title_justify="left")
+    for column in ("steps", "return"):
+        table.add_column(column, justify="right")
     for cell in cells:
         score, steps = cell.score, f"{now.steps[cell.name]}/{cell.config.steps}"
         shown = "" if score is None else f"{score:.6g}"
         table.add_row(cell.name, now.states[cell.name], steps, shown)
     return table
-
-
-def _left(now: GridState) -> str:
-    return f" (ETA {timedelta(seconds=math.ceil(now.eta))})" if now.eta else ""

@@ -59,7 +59,12 @@ def evaluate_suite(
         except ValueError as error:
             raise ValueError(f"{run}: {error}.") from None
         Snapshots(run).find()
-        found = _starts_of(game, config.environment, starts)
+        found = starts
+        if starts[:1] == ("states",) and len(starts) == 2:
+            found = ("states", str(Path(starts[1]) / f"{game}.npz"))
+            states_of(emulated_game(config.environment)[0], Path(found[1]))
+        elif starts != ("noop",):
+            raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
         if wanted is not None and game not in wanted:
             continue
         row = algorithm or f"own-{config.entry.name}", found[0], game, config.seed
@@ -81,17 +86,6 @@ def evaluate_suite(
             _, _, game, its_seed = row
             tell(f"{number} of {len(tasks)}: {game}, seed {its_seed}: {scores.mean_return:.6g}")
     return output
-
-
-def _starts_of(game: str, environment: str, starts: tuple[str, ...]) -> tuple[str, ...]:
-    """`starts` of an evaluation of one game."""
-    if starts[:1] == ("states",) and len(starts) == 2:
-        path = Path(starts[1]) / f"{game}.npz"
-        states_of(emulated_game(environment)[0], path)
-        return ("states", str(path))
-    if starts != ("noop",):
-        raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
-    return starts
 
 
 def record_states(
@@ -131,10 +125,8 @@ def record_states(
 class StateRecorder:
     """Records one state of each episode in one environment; `before_step` of `run_episodes`.
 
-    The state is uniformly distributed over the episode's time steps except the last one (reservoir
-    sampling: the k-th state replaces the recorded one with probability 1 / k).
-
-    Its `states` are in the order of the episodes.
+    Each time step but the last one is as likely (reservoir sampling: the k-th state replaces the
+    recorded one with probability 1 / k). `states` are in the order of the episodes.
     """
 
     def __init__(self, state: Callable[[], bytes], generator: np.random.Generator) -> None:
@@ -145,11 +137,10 @@ class StateRecorder:
     def __call__(self, timestep: TimeStep) -> None:
         """Watches a time step `[1, ...]`."""
         kind = timestep.step_type[0]
-        if kind == dm_env.StepType.LAST:
-            return
         if kind == dm_env.StepType.FIRST:
             self._moments = 0
             self.states.append(b"")
-        self._moments += 1
-        if self._generator.integers(self._moments) == 0:
-            self.states[-1] = self._state()
+        if kind != dm_env.StepType.LAST:
+            self._moments += 1
+            if self._generator.integers(self._moments) == 0:
+                self.states[-1] = self._state()

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -75,9 +75,12 @@ def load_for(
         agent = config.entry.make_agent(spec, config.agent_config)
         template = jax.eval_shape(agent.init, key)
     best, snapshots, actors, like = BestParameters(run), Snapshots(run), None, {}
+
+    def states(num_envs: int) -> Any:
+        return jax.eval_shape(lambda key: begin_states(agent, key, num_envs), key)
+
     if config.entry.warm_start is not None:
-        states = jax.eval_shape(lambda key: begin_states(agent, key, config.num_envs), key)
-        like = {"actors": states}
+        like = {"actors": states(config.num_envs)}
     if snapshot == "best" and best.exists:
         kept = best.read(params=jax.eval_shape(agent.acting_params, template), **like)
         params, steps, actors = jax.device_put(kept.params), kept.steps, kept.actors
@@ -89,11 +92,7 @@ def load_for(
         if not files:
             actors = snapshots.read(steps, **like).actors
         else:
-            each = config.num_envs // len(files)
-            one = jax.tree.map(
-                lambda x: jax.ShapeDtypeStruct((each, *x.shape[1:]), x.dtype), states
-            )
-            found = [read_actor(path, one) for path in files]
+            found = [read_actor(path, states(config.num_envs // len(files))) for path in files]
             actors = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
     return TrainedAgent(agent, params, spec, config, steps, actors)
 
@@ -127,7 +126,12 @@ def evaluate(
       ValueError: an argument is out of its range; or see `load_agent`.
     """
     run, video = Path(run).absolute(), video and Path(video).absolute()
-    config = _with_arm(read_config(run), arm)
+    config = read_config(run)
+    if arm is not None:
+        if config.entry.with_arm is None:
+            raise ValueError(f"{config.agent} has no arms, so arm {arm} cannot be evaluated.")
+        chosen = config.entry.with_arm(config.agent_config, arm)
+        config = dataclasses.replace(config, agent_config=chosen)
     seed = derive_seed(config.seed, Purpose.EVALUATION, seed)
     num_envs = 1 if video else min(episodes, MAX_ENVS)
     with contextlib.ExitStack() as stack:
@@ -138,18 +142,11 @@ def evaluate(
         if statistics := getattr(environment, "statistics", ""):
             logging.getLogger("retrax").warning(statistics)
         trained = load_for(config, run, environment.spec, snapshot)
-        rate = getattr(environment, "frames_per_second", None)  # a user's, so it may be anything
-        rate = rate if isinstance(rate, int | float) and 0 < rate < math.inf else None
-        writer = stack.enter_context(VideoWriter(video, rate)) if video else None
-        on_frame = writer.append if writer else None
+        on_frame = None
+        if video:
+            rate = getattr(environment, "frames_per_second", None)  # a user's: may be anything
+            rate = rate if isinstance(rate, int | float) and 0 < rate < math.inf else None
+            on_frame = stack.enter_context(VideoWriter(video, rate)).append
         made = config, trained.agent, environment
         evaluation = Evaluation(*made, seed=seed, episodes=episodes, on_frame=on_frame)
         return evaluation.run(trained.params, trained.actors, trained.steps)
-
-
-def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:
-    if arm is None:
-        return config
-    if config.entry.with_arm is None:
-        raise ValueError(f"{config.agent} has no arms, so arm {arm} cannot be evaluated.")
-    return dataclasses.replace(config, agent_config=config.entry.with_arm(config.agent_config, arm))

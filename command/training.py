@@ -118,8 +118,8 @@ def train_together(
 ) -> tuple[list[Summary], bool]:
     """`train` for one run, or for several on a device that differ in their seeds alone.
 
-    The console shows the first of them. One that fails does not end the others. The last three
-    arguments are for one run alone. Returns how each ended, and whether a signal stopped them.
+    The console shows the first; one that fails does not end the others. The last three arguments
+    are for one run. Returns how each ended, and whether a signal stopped them.
     """
     # Paths are absolute before an environment may change the working directory.
     configs = {directory.absolute(): config.anchored() for directory, config in runs.items()}
@@ -128,9 +128,8 @@ def train_together(
         starts = [Start.resumed(*run) if resume else Start() for run in configs.items()]
         with contextlib.ExitStack() as on_error:
             config, *_ = configs.values()
-            if environment:
-                environments = [environment]
-            else:
+            environments = [environment] if environment else []
+            if not environments:
                 environments, starts[0] = assembly.environments_at(config, starts[0])
             for made in environments:
                 on_error.callback(close_quietly, made)
@@ -165,20 +164,16 @@ def train_together(
 
 def in_turn(parts: Mapping[_Part, contextvars.Context]) -> list[Summary]:
     """Runs all to their ends, each in its own context; a RunFailedError says which failed."""
-    ended: dict[_Part, Summary] = {}
-    failed: dict[_Part, RunFailedError] = {}
-    while len(ended) + len(failed) < len(parts):
-        for part in [part for part in parts if part not in {**ended, **failed}]:
+    ended: dict[_Part, StopIteration | RunFailedError] = {}
+    while len(ended) < len(parts):
+        for part in [part for part in parts if part not in ended]:
             try:
                 parts[part].run(next, part)
-            except StopIteration as end:
-                ended[part] = end.value
-            except RunFailedError as error:
-                failed[part] = error
-    if failed:
-        first, *others = failed.values()
-        raise RunFailedError(" ".join(map(str, failed.values()))) if others else first
-    return [ended[part] for part in parts]
+            except (StopIteration, RunFailedError) as end:
+                ended[part] = end
+    if failed := [end for end in ended.values() if isinstance(end, RunFailedError)]:
+        raise RunFailedError(" ".join(map(str, failed))) if failed[1:] else failed[0]
+    return [ended[part].value for part in parts]  # type: ignore[union-attr]
 
 
 def _run(
@@ -197,10 +192,9 @@ def _run(
     from_data: bool,
     on_metrics: Callable[[int, dict[str, float]], Any] | None,
 ) -> _Part:
-    """One run with its files; closes its loop.
+    """One run: pauses when its files are open, and before each `Loop.advance`; closes its loop.
 
-    Pauses when its files are open, and then before each `Loop.advance`, whose `until` is set. A
-    ValueError before the first pause says that the snapshot or metrics.csv is of another run.
+    A ValueError before the first pause says that the snapshot or metrics.csv is of another run.
     """
     steps, _, snapshot_every = config.schedule
     evaluation = PeriodicEvaluation(config, agent, start=start.steps or 0)
@@ -238,17 +232,8 @@ def _run(
             _log.info(line)
         if start.snapshots is not None:
             _log.info(start.describe(loop.counters.steps))
-        interval = SnapshotInterval(
-            loop.counters.steps, every=snapshot_every, seconds=config.snapshot_seconds
-        )
-
-        def evaluate(at: int) -> None:
-            if not evaluation.is_due(at):
-                return
-            params, is_extra = loop.params, at < evaluation.next
-            actors = loop.actor_states() if config.entry.warm_start else None
-            if means := evaluation.run(at, params, actors, stop):
-                recorder.evaluated(means, at, params, actors, is_extra=is_extra)
+        at, seconds = loop.counters.steps, config.snapshot_seconds
+        interval = SnapshotInterval(at, every=snapshot_every, seconds=seconds)
 
         def write_row() -> None:
             returns = loop.returns
@@ -278,7 +263,11 @@ def _run(
                 try:
                     while True:  # a stopped run is resumed in the middle of a round
                         at = loop.counters.steps
-                        evaluate(at)
+                        if evaluation.is_due(at):
+                            params, is_extra = loop.params, at < evaluation.next
+                            actors = loop.actor_states() if config.entry.warm_start else None
+                            if means := evaluation.run(at, params, actors, stop):
+                                recorder.evaluated(means, at, params, actors, is_extra=is_extra)
                         if stop.is_set():
                             break
                         if at >= recorder.next_row and not recorder.extra:
@@ -287,9 +276,8 @@ def _run(
                             break
                         if interval.is_due(at):
                             save(running())
-                        loop.until = min(
-                            steps, recorder.next_row, interval.next, evaluation.next or steps
-                        )
+                        due = recorder.next_row, interval.next, evaluation.next or steps
+                        loop.until = min(steps, *due)
                         yield
                         loop.advance()
                     save_last(running())
@@ -303,8 +291,14 @@ def _run(
                     stop.set()
         except (Exception, SystemExit) as error:
             _log.exception("The run failed.")
+            why = first_line(error).rstrip(".")
+            if isinstance(error, SystemExit):
+                why = f"the environment or the agent called sys.exit({error.code!r})"
+            *_, kept = [None, *snapshots.steps()]
+            again = f"; retrax train --resume {directory} continues at {kept} steps"
             raise RunFailedError(
-                _failure(error, loop.counters.steps, directory, snapshots)
+                f"The run failed at {loop.counters.steps} steps: {why} (traceback in "
+                f"{directory / 'log.txt'}){'' if kept is None else again}."
             ) from error
         interrupted = stop.is_set() and loop.counters.steps < steps
         recorder.end(loop.counters, interrupted=interrupted)
@@ -318,16 +312,3 @@ def _is_stop(error: BaseException, stop: threading.Event) -> bool:
         time.sleep(0.5)  # it may reach this process last
         return stop.is_set()
     return isinstance(error, KeyboardInterrupt)
-
-
-def _failure(error: BaseException, steps: int, directory: Path, snapshots: Snapshots) -> str:
-    """Where and why a run failed, and how to continue."""
-    reason = first_line(error).rstrip(".")
-    if isinstance(error, SystemExit):
-        reason = f"the environment or the agent called sys.exit({error.code!r})"
-    *_, kept = [None, *snapshots.steps()]
-    advice = f"; retrax train --resume {directory} continues at {kept} steps"
-    return (
-        f"The run failed at {steps} steps: {reason} (traceback in "
-        f"{directory / 'log.txt'}){'' if kept is None else advice}."
-    )

@@ -26,8 +26,7 @@ from retrax.command.trained import evaluate, load_agent
 from retrax.environments import from_gymnasium_vector, make
 from retrax.evaluation import Evaluation, run_episodes
 from retrax.evaluation.evaluations import PeriodicEvaluation, begin_states
-from retrax.training.metrics import next_multiple
-from retrax.training.run_config import Purpose, RunConfig, derive_seed
+from retrax.training.run_config import Purpose, RunConfig, derive_seed, next_multiple
 from retrax.training.snapshots import BestParameters, Snapshots, read_state
 
 EPISODES = 5
@@ -231,7 +230,7 @@ def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(
         assert f"after {steps} steps of training" in out
         assert load_agent(run, which).steps == steps
     err = refused("evaluate", run, "--episodes", 1, "--snapshot", 200)
-    assert err.endswith("holds no snapshot '200': allowed are newest, best, 80, 160, 240.\n")
+    assert err.endswith("holds no snapshot 200: allowed are newest, best, 80, 160, 240.\n")
 
     scripted(0.4, 0.0)
     assert retrax("train", "--resume", run, "--steps", 320)[0] == 0
