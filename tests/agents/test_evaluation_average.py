@@ -8,10 +8,10 @@ import numpy as np
 import optax
 import pytest
 from linear_agents import (
-    PACKAGES,
     SPECS,
-    TINY,
     D,
+    agent57_config,
+    agent57_networks,
     double,
     jitted,
     linear_agent,
@@ -20,20 +20,19 @@ from linear_agents import (
 )
 
 from retrax.agents import base
+from retrax.agents.agent57 import make_agent
 from retrax.agents.evaluation_average import AveragedLearnerState
 
 SPEC, DECAY = SPECS["discrete"], 0.75
-CASES = [("acer", {}), ("agent57", {"values": "split"}), ("agent57", {"values": "extrinsic"})]
-IDS = ["acer", "split", "extrinsic"]
 
 
 @functools.cache
-def make(name, is_averaging, **changes):
+def make(name, is_averaging):
     if name == "acer":
         return linear_agent("acer", average_decay=DECAY, exploit_average=is_averaging)[0]
-    changes |= {"evaluation_average_decay": DECAY * is_averaging, "recurrent": False}
-    config = PACKAGES[name].Config.small(**(TINY[name] | changes))
-    return jitted(PACKAGES[name].make_agent(SPEC, config, optimizer=optax.sgd(1.0)))
+    config = agent57_config(values="extrinsic", evaluation_average_decay=DECAY * is_averaging)
+    parts = {"networks": agent57_networks(False), "optimizer": optax.sgd(1.0)}
+    return jitted(make_agent(SPEC, config, **parts))
 
 
 def newest(name, params):
@@ -41,10 +40,10 @@ def newest(name, params):
     return params.newest if name == "acer" else params.newest.values
 
 
-@pytest.mark.parametrize(("name", "changes"), CASES, ids=IDS)
-def test_the_average_is_of_the_updates_alone(name, changes):
+@pytest.mark.parametrize("name", ["acer", "agent57"])
+def test_the_average_is_of_the_updates_alone(name):
     """Weights decay^age, divided by their sum; the first parameters have none."""
-    agent = make(name, True, **changes)
+    agent = make(name, True)
     state, after = agent.init(jax.random.key(0)), []
     params = agent.acting_params(state)
     chex.assert_trees_all_equal(params.average, newest(name, params))
