@@ -13,21 +13,13 @@ from ..datatypes import Sample
 
 
 class NStepTransitions(NamedTuple):
-    """The first decision of each sequence and its N-step outcome.
+    """The first decision of each sequence and its N-step outcome."""
 
-    Attributes:
-      observation_tm1: `[B, ...]`, the observation of the first row.
-      action_tm1: `[B, ...]`, the action chosen there.
-      return_: `[B]`, the discounted sum of up to N rewards.
-      discount: `[B]`, the discount of the bootstrap: 0 after a termination.
-      observation_t: `[B, ...]`, to bootstrap from: the last one that is no padding.
-    """
-
-    observation_tm1: jax.Array
-    action_tm1: jax.Array
-    return_: jax.Array
-    discount: jax.Array
-    observation_t: jax.Array
+    observation_tm1: jax.Array  # `[B, ...]`, of the first row
+    action_tm1: jax.Array  # `[B, ...]`, chosen there
+    return_: jax.Array  # `[B]`, the discounted sum of up to N rewards
+    discount: jax.Array  # `[B]`, of the bootstrap: 0 after a termination
+    observation_t: jax.Array  # `[B, ...]`, to bootstrap from: the last one that is no padding
 
 
 def n_step_transitions(sample: Sample, discount: float) -> NStepTransitions:

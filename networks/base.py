@@ -1,7 +1,7 @@
 """Converts Haiku modules to pure functions. `hk.transform` is called in this module only."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import haiku as hk
 import jax
@@ -12,19 +12,6 @@ from .loops import weights_for_loops
 
 Params = Any
 State = Any
-
-
-class RecurrentModule(Protocol):
-    """A Haiku module that reads a sequence of observations.
-
-    An observation may be a pytree of arrays, for modules with several inputs.
-    """
-
-    def initial_state(self) -> State:
-        """The state before the first observation of an episode, unbatched."""
-
-    def __call__(self, observations: Any, is_first: jax.Array, state: State) -> tuple[Any, State]:
-        """Reads observations `[T, ...]`; resets the state before steps where `is_first` `[T]`."""
 
 
 class RecurrentNetwork(NamedTuple):
@@ -44,11 +31,11 @@ class RecurrentNetwork(NamedTuple):
     step: Callable[[Params, Any, jax.Array, State], tuple[Any, State]]
 
 
-def make_recurrent_network(
-    make_module: Callable[[], RecurrentModule], observation: Any
-) -> RecurrentNetwork:
+def make_recurrent_network(make_module: Callable[[], Any], observation: Any) -> RecurrentNetwork:
     """Converts a recurrent module, made inside Haiku's transform, to pure functions.
 
+    `module(observations [T, ...], is_first [T], state)` returns outputs and the last state, and
+    `module.initial_state()` is the state before an episode's first observation, unbatched.
     `observation` is the spec of one observation, or a pytree of specs.
     """
     unroll = _transformed(make_module)

@@ -30,6 +30,32 @@ def by_hand(function, expected, rtol=1e-7, **arguments):
     np.testing.assert_allclose(function(**arrays), expected, rtol=rtol)
 
 
+def single(x):
+    """In single precision; a number of steps and a transform are no arrays."""
+    types = {"f": np.float32, "i": np.int32, "b": bool}
+    return x if isinstance(x, (int, tuple)) else np.asarray(x, types[np.asarray(x).dtype.kind])
+
+
+def simplex(rng, *shape):
+    """Distributions over the last axis, without small probabilities."""
+    return 0.9 * rng.dirichlet(np.ones(shape[-1]), shape[:-1]) + 0.1 / shape[-1]
+
+
+def window(rng, horizon=7, num_actions=3, ends=0.3):
+    """Arrays at destination steps: actions, rewards, discounts, policies and cut traces."""
+    last = rng.random(horizon) < ends
+    pi, a = simplex(rng, horizon, num_actions), rng.integers(num_actions, size=horizon)
+    cuts = rng.uniform() * np.minimum(1, pi[np.arange(horizon), a] / rng.uniform(0.1, 1, horizon))
+    return {
+        "q_t": 3 * rng.normal(size=(horizon, num_actions)),
+        "a_t": a,
+        "r_t": rng.normal(size=horizon),
+        "discount_t": np.where(last & (rng.random(horizon) < 0.5), 0.0, rng.uniform(0.8, 1.0)),
+        "pi_t": pi,
+        "c_t": np.where(last, 0.0, cuts),
+    }
+
+
 def _compiled(function):
     static = _STATIC.intersection(inspect.signature(function).parameters)
     return jax.jit(function, static_argnames=sorted(static))

@@ -52,17 +52,11 @@ class LearnerState(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What an estimator finds at the source steps.
+    """What an estimator finds at the source steps."""
 
-    Attributes:
-      gradients: `[T, D]`, of the policy with respect to phi, ascent, before entropy and projection.
-      critic_loss: `[T]`; takes gradients.
-      error: `[T]`, return minus estimate.
-    """
-
-    gradients: jax.Array
-    critic_loss: jax.Array
-    error: jax.Array
+    gradients: jax.Array  # `[T, D]`, of the policy by phi, ascent, before entropy and projection
+    critic_loss: jax.Array  # `[T]`; takes gradients
+    error: jax.Array  # `[T]`, return minus estimate
 
 
 @sees_frame_stacks
@@ -167,12 +161,8 @@ def make_agent(
     ) -> Terms:
         """ACER's estimator (Algorithms 2 and 3).
 
-        Args:
-          phi: `[T, D]`, the policy's statistics at the source steps; takes no gradient.
-          estimates: `[T + 1]`.
-          log_rho: `[T + 1]`, logarithms of pi / mu of the actions taken.
-          rows: `[T + 1, ...]`, with the policy's extras.
-          continues_t: bool `[T]`, whether an action was taken at the destination steps.
+        phi, the policy's statistics at the sources, takes no gradient; `log_rho` are log pi / mu of
+        the actions taken; `continues_t` tells where an action was taken at the destinations.
         """
         r_t, discount_t = rewards(rows), sequences.discounts(rows, config.discount)
         q_t, v_t, rho = estimates.q[1:], estimates.v[1:], jnp.exp(log_rho)

@@ -23,36 +23,23 @@ Advantage: TypeAlias = Callable[[Any, jax.Array, jax.Array], jax.Array]
 
 
 class Estimates(NamedTuple):
-    """The critic's estimates at one row, or, stacked, at a sequence's rows; all take gradients.
+    """The critic's estimates at one row, or stacked at several; all take gradients."""
 
-    Attributes:
-      q: `[]`, the value of the action taken.
-      v: `[]`, the state's value.
-      others: inputs of `Policy.gradient` for actions that were not taken.
-    """
-
-    q: jax.Array
-    v: jax.Array
-    others: Any
+    q: jax.Array  # `[]`, the value of the action taken
+    v: jax.Array  # `[]`, the state's value
+    others: Any  # inputs of `Policy.gradient` for actions that were not taken
 
 
 class Policy(NamedTuple):
     """What differs between the kinds of policies.
 
-    Attributes:
-      extras: shapes of the extras that actors store with each row, besides a recurrent state. "mu",
-        the statistics of the policy that acted, is one of them.
-      draw: `(key, phi) -> (action, extras)`.
-      greedy: `phi -> action`.
-      log_prob: `(phi, Row) -> []`, of the action taken in the row, up to an additive constant.
-      entropy: `phi -> []`; None: it is constant.
-      kl: `(phi_average, phi) -> []`, the divergence of the second from the first.
-      estimates: `(params, key, output, Row) -> Estimates` of one row; `params` are the advantage
-        network's, `output` is the policy network's.
-      critic_loss: `(return_, Estimates, rho) -> []`.
-      gradient: `(phi, Row, Estimates, rho, return_) -> [D]`, ACER's, before any projection.
-      root: exponent of the ratios in Retrace.
-      uses_opc: whether the policy gradient uses Q_opc; Retrace otherwise.
+    `extras` are shapes of what actors store with each row, besides a recurrent state; "mu", the
+    statistics of the policy that acted, is one of them. `log_prob` is of the action taken in a row,
+    up to a constant. `entropy` is None where it is constant. `kl` is the divergence of its second
+    argument from the first. `estimates` gets the advantage network's parameters, a key, the
+    policy network's output and a row. `critic_loss` and `gradient` (ACER's, before any projection)
+    get a return and a ratio. `root` is the exponent of ratios in Retrace. `uses_opc` tells whether
+    the policy gradient uses Q_opc in place of Retrace.
     """
 
     extras: dict[str, jax.ShapeDtypeStruct]
@@ -111,11 +98,7 @@ def gaussian(actions: specs.BoundedArray, advantage: Advantage, config: Config) 
 
     Its actions are scaled: -1 and 1 are the bounds. Drawn actions may lie outside the bounds; they
     are clipped for the environment. Ratios are computed with the drawn actions, which are stored.
-
-    Args:
-      actions: `[d]`, with bounds.
-      advantage: the advantage network, or Q's last layers without stochastic dueling.
-      config: hyper-parameters.
+    `advantage` is the advantage network, or Q's last layers without stochastic dueling.
     """
     (size,) = actions.shape
     vector = jax.ShapeDtypeStruct((size,), jnp.float32)

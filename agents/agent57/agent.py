@@ -36,19 +36,12 @@ _UNKNOWN = -1
 
 
 class IntrinsicParams(NamedTuple):
-    """Parameters of the networks of the intrinsic reward.
+    """Parameters of the networks of the intrinsic reward."""
 
-    Attributes:
-      embedding: the controllable state's.
-      predictor: the trained network of random network distillation.
-      random: the fixed one.
-      num_updates: int32 `[]`, updates of the predictor.
-    """
-
-    embedding: Any
-    predictor: Any
-    random: Any
-    num_updates: jax.Array
+    embedding: Any  # of the controllable state
+    predictor: Any  # the trained network of random network distillation
+    random: Any  # the fixed one
+    num_updates: jax.Array  # int32 `[]`, of the predictor
 
 
 class ActingParams(NamedTuple):
@@ -64,31 +57,19 @@ class ActingParams(NamedTuple):
 
 
 class IntrinsicState(NamedTuple):
-    """State of the intrinsic reward between observations.
+    """State of the intrinsic reward between observations."""
 
-    Attributes:
-      memory: the episode's states.
-      moments: of the novelty errors that this actor computed.
-      embedding: the embedding's parameters of this episode; `()` if the newest are always used.
-    """
-
-    memory: MemoryState
-    moments: Moments
-    embedding: Any
+    memory: MemoryState  # the episode's states
+    moments: Moments  # of the novelty errors that this actor computed
+    embedding: Any  # parameters of this episode; `()` if the newest are always used
 
 
 class EvaluatorState(NamedTuple):
-    """State of an evaluator's choice of arms.
+    """State of an evaluator's choice of arms."""
 
-    Attributes:
-      sampled: the pulls of the sampled mode. Greedy episodes are not among them.
-      greedy_arm: int32 `[]`, the best arm by the actors' pulls; -1 if none are known.
-      episodes: int32 `[]`, episodes that have ended, of both modes.
-    """
-
-    sampled: BanditState
-    greedy_arm: jax.Array
-    episodes: jax.Array
+    sampled: BanditState  # pulls of the sampled mode, without greedy episodes
+    greedy_arm: jax.Array  # int32 `[]`, the best one by the actors' pulls; -1 if none are known
+    episodes: jax.Array  # int32 `[]`, that have ended, of both modes
 
 
 class ActorState(NamedTuple):
@@ -146,12 +127,7 @@ class LearnerState(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients of both losses.
-
-    Attributes:
-      values: like `LearnerState.params`.
-      auxiliary: like `LearnerState.auxiliary_params`.
-    """
+    """Gradients of both losses, like `params` and `auxiliary_params` of `LearnerState`."""
 
     values: dict[str, Any]
     auxiliary: dict[str, Any]
@@ -652,10 +628,6 @@ def warm_start(evaluator: ActorState, actors: ActorState) -> ActorState:
     The greedy arm stays so: neither mode's episodes change it. The networks read intrinsic rewards,
     which must have the same scale in an evaluation as in training: evaluator e starts with the
     moments of the actor e modulo E.
-
-    Args:
-      evaluator: a state of `begin`.
-      actors: `[E, ...]`, the states of all actors.
     """
     greedy = bandit.best_of_all(actors.bandit)
     evaluator = evaluator._replace(evaluator=evaluator.evaluator._replace(greedy_arm=greedy))

@@ -11,17 +11,11 @@ import jax.numpy as jnp
 
 
 class BanditState(NamedTuple):
-    """The pulls in the window, in a ring buffer.
+    """The pulls in the window, in a ring buffer."""
 
-    Attributes:
-      arms: int32 `[W]`, the arm of each pull.
-      returns: float32 `[W]`, its return.
-      num_pulls: int32 `[]`, number of pulls so far, older ones included.
-    """
-
-    arms: jax.Array
-    returns: jax.Array
-    num_pulls: jax.Array
+    arms: jax.Array  # int32 `[W]`, of each pull
+    returns: jax.Array  # float32 `[W]`
+    num_pulls: jax.Array  # int32 `[]`, so far, older ones included
 
 
 def init(window: int) -> BanditState:

@@ -12,15 +12,9 @@ import jax.numpy as jnp
 
 
 class Moments(NamedTuple):
-    """Mean and variance of the newest numbers of a stream.
+    """Mean and variance of the newest numbers of a stream, float32 `[]`."""
 
-    Attributes:
-      number: int32 `[]`, numbers so far, at most the window.
-      mean: float32 `[]`.
-      variance: float32 `[]`.
-    """
-
-    number: jax.Array
+    number: jax.Array  # int32 `[]`, numbers so far, at most the window
     mean: jax.Array
     variance: jax.Array
 

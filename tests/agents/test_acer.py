@@ -37,7 +37,7 @@ from linear_agents import (
 from retrax import agents
 from retrax.agents import acer
 from retrax.agents.acer import make_agent
-from retrax.agents.acer.policies import categorical, gaussian
+from retrax.agents.acer.policies import gaussian
 from retrax.datatypes import SequenceSpec
 
 DISCRETE, CONTINUOUS = SPECS["discrete"], SPECS["continuous"]
@@ -142,11 +142,6 @@ def test_erratum_15_what_was_just_drawn_has_ratio_one(kind, preset):
     assert update.metrics["truncated"] == 0
     for name in ("importance_ratio", "mean_ratio", "effective_sample_share"):
         np.testing.assert_allclose(update.metrics[name], 1.0, rtol=1e-5)
-
-
-def test_erratum_17_the_root_is_the_dimension_of_the_actions():
-    assert gaussian(BOUNDS, None, acer.Config()).root == pytest.approx(1 / SIZE)
-    assert categorical(DISCRETE.actions, acer.Config()).root == 1.0
 
 
 def test_the_configs_orthogonal_gain_is_that_of_the_network():

@@ -30,17 +30,13 @@ BOTH = ["acer", "reactor"]
 LENGTH = 6
 # Settings with which a network's memory is stored with the rows.
 STORED = {"acer": {"memory_size": 4}, "reactor": {"initial_state": "stored"}}
-TIS = {"estimator": "tis", "trust_region": False}
 VARIANTS = [
     ("acer", "discrete", {}),
-    ("acer", "discrete", TIS),
+    ("acer", "discrete", {"estimator": "tis", "trust_region": False}),
     ("acer", "continuous", {}),
-    ("acer", "continuous", TIS),
-    ("acer", "continuous", {"returns": "importance"}),
-    ("acer", "continuous", {"stochastic_dueling": False}),
+    ("acer", "continuous", {"returns": "importance", "stochastic_dueling": False}),
     ("reactor", "discrete", {}),
     ("reactor", "discrete", {"distributional": False}),
-    ("reactor", "discrete", {"policy_gradient": "tislr"}),
 ]
 
 

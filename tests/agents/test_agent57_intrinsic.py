@@ -91,20 +91,6 @@ def test_neighbours_are_those_of_all_blocks_of_the_memory(size, k):
     np.testing.assert_allclose(ours, expected, rtol=1e-5)
 
 
-def test_memories_of_several_environments_are_read_as_far_as_each_is_filled():
-    """In one batched look-up, where the fullest needs three blocks and the emptiest one."""
-    sizes = np.array([1, 700, 1100, 2500], np.int32)
-    memory = jax.vmap(lambda _: episodic_memory.init(1200, 3))(sizes)
-    entries = np.random.default_rng(0).normal(size=memory.entries.shape).astype(np.float32)
-    memory = memory._replace(entries=entries, size=sizes)
-    look_up = functools.partial(episodic_memory.nearest_distances, k=5)
-    together = jax.jit(jax.vmap(look_up))(memory, np.zeros((4, 3), np.float32))
-    for number in range(4):
-        filled = memory._replace(entries=entries[number], size=sizes[number])
-        alone = look_up(filled, np.zeros(3, np.float32))
-        np.testing.assert_allclose(together[number], alone, rtol=1e-6)
-
-
 def test_near_neighbours_of_large_embeddings_keep_their_distance():
     """|x|^2 - 2 x y + |y|^2 in single precision says 0 here, or less."""
     state = episodic_memory.init(5, 2)

@@ -3,13 +3,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from dm_env import specs
 
 import retrax
 from retrax.agents import AgentEntry, agent_names, find_agent
-from retrax.agents.conformance import check_agent_shapes
 from retrax.datatypes import EnvironmentSpec
 
 ENTRY = """
@@ -197,6 +197,4 @@ def test_the_default_preset_takes_images_of_any_size(name, side, small):
     spec = EnvironmentSpec(image, actions)
     preset = entry.preset_of("module:NAME", spec)
     assert preset.startswith("small") == small
-    if small:
-        agent = entry.make_agent(spec, entry.config_of(preset))
-        check_agent_shapes(agent, spec, entry=entry)
+    jax.eval_shape(entry.make_agent(spec, entry.config_of(preset)).init, jax.random.key(0))

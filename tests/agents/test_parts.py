@@ -198,15 +198,6 @@ def test_transitions_are_the_numpy_loop(seed, gamma, length):
     np.testing.assert_array_equal(found.action_tm1, sample.rows.action[:, 0])
 
 
-def test_one_step_by_hand():
-    """One transition: r + gamma * discount, from the second observation."""
-    sample = random_sample(0, batch=3, length=2)
-    found = transitions(sample, 0.9)
-    np.testing.assert_array_equal(found.return_, sample.rows.reward[:, 1])
-    np.testing.assert_allclose(found.discount, 0.9 * sample.rows.discount[:, 1], rtol=1e-6)
-    np.testing.assert_array_equal(found.observation_t, sample.rows.observation[:, 1])
-
-
 # Exploration
 
 
@@ -262,12 +253,3 @@ def test_dead_units_are_biases_without_a_gradient():
     np.testing.assert_allclose(found["critic_dead_units"], 3 / 5, rtol=1e-6)
     assert found["critic_dead_units"].dtype == jnp.float32
     assert gradient_metrics({"w": jnp.zeros((2, 2))})["dead_units"] == 0
-
-
-def test_units_that_are_off_for_a_whole_batch_are_dead():
-    def loss(params):
-        hidden = jax.nn.relu(jnp.eye(3) @ params["w"] + params["b"])  # three inputs
-        return jnp.sum(jnp.tanh(hidden))
-
-    params = {"w": jnp.ones((3, 4)), "b": jnp.array([-2.0, -0.5, 0.5, -9.0])}
-    assert gradient_metrics(jax.grad(loss)(params))["dead_units"] == 0.5

@@ -14,17 +14,6 @@ SEEDS = st.integers(0, 2**31)
 OF_THE_VALUE = jax.jit(jax.value_and_grad(losses.importance_weighted_value_loss, argnums=1))
 
 
-def returns(q, v, r, discount, rho, goes_on, log_rho_tm1=None, v_tm1=None):
-    """All returns of one segment, of arrays at the destination steps."""
-    one_step = v, r, discount
-    return [
-        losses.q_retrace(q, *one_step, rho * goes_on),
-        losses.q_opc(q, *one_step, goes_on),
-        losses.importance_sampled_return(*one_step, rho, goes_on),
-        *losses.truncated_importance_trajectory(v_tm1, *one_step, log_rho_tm1, goes_on),
-    ]
-
-
 def test_returns_by_hand():
     given = {"v_t": [1, 4], "r_t": [1, 2], "discount_t": [0.5, 0.5]}
     # Behind: 2 + 0.5 * 4 = 4. Before: 1 + 0.5 * (min(1, 2) * (4 - 3) + 1) = 2.
@@ -38,21 +27,6 @@ def test_erratum_3_retrace_is_capped_at_one():
     q, v, r, discount, rho = np.float32(np.random.default_rng(0).uniform(size=(5, 6)))
     retrace = losses.q_retrace(q, v, r, discount, 1 + rho)
     np.testing.assert_allclose(retrace, losses.q_opc(q, v, r, discount, np.ones(6)), rtol=1e-6)
-
-
-def test_erratum_6_sums_stop_at_the_end_of_the_trajectory():
-    """Nothing behind an episode's end, in the sequence or at it, changes what is before."""
-    q, v, r, rho, v_tm1, log_rho_tm1 = np.float32(np.random.default_rng(1).normal(size=(6, 6)))
-    arrays = [q, v, r, np.full(6, 0.9, np.float32), np.exp(rho), np.float32(np.arange(6) != 2)]
-    ours = returns(*arrays, log_rho_tm1, v_tm1)
-    later = np.arange(6) >= 3
-    changed = [x + 0.1 * later for x in arrays[:5]]
-    changed[0][2] += 0.1  # the value of the action of the last row, and its ratio
-    changed[4][2] *= 2.0
-    theirs = returns(*np.float32(changed), arrays[5], log_rho_tm1 + later, v_tm1)
-    for first, second in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(first[:3], second[:3], rtol=1e-6)
-        assert np.abs(first[3:] - second[3:]).max() > 1e-3
 
 
 @settings(max_examples=20, deadline=None)
@@ -72,13 +46,6 @@ def test_erratum_8_importance_sampling_discounts():
     given = {"v_t": [9, 4], "r_t": [1, 2], "discount_t": [0.5, 0.25], "rho_t": [3, 9]}
     expected = [1 + 0.5 * 3 * 3, 3]
     by_hand(losses.importance_sampled_return, expected, continues_t=[1, 1], **given)
-
-
-def test_erratum_9_the_target_of_v_is_of_one_step():
-    arrays = np.random.default_rng(0).uniform(size=(4, 4)).astype(np.float32)
-    whole = losses.v_target(*arrays)
-    for i in range(4):
-        np.testing.assert_allclose(losses.v_target(*arrays[:, i]), whole[i], rtol=1e-6)
 
 
 def test_erratum_17_the_root_is_retraces_alone():

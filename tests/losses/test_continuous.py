@@ -16,11 +16,6 @@ from retrax.basics.libraries import distrax, rlax
 
 SEEDS = st.integers(0, 2**31)
 OF_CATEGORICAL = jax.jit(jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True))
-OF_SCALAR = jax.jit(jax.grad(losses.scalar_td_loss, has_aux=True))
-OF_MIXTURE = jax.jit(
-    jax.grad(losses.mixture_of_gaussians_td_loss, argnums=1, has_aux=True),
-    static_argnames="num_samples",
-)
 OF_ACTION = jax.jit(jax.grad(losses.deterministic_policy_gradient_loss))
 
 
@@ -155,36 +150,6 @@ def of_certain_target(means, scales, min_scale):
 def test_scalar_loss_by_hand(q_tm1):
     # The error is 1 + 0.5 * 4 - q_tm1, 4 and -4: half its square is 8.
     by_hand(losses.scalar_td_loss, (8.0, 4.0), q_tm1=q_tm1, r_t=1, discount_t=0.5, q_t=4)
-
-
-@settings(max_examples=10, deadline=None)
-@given(seed=SEEDS, discount=st.floats(0.1, 1.0))
-def test_three_critics_agree_on_the_mean(seed, discount):
-    """The law of the bootstrap is Gaussian: where each loss has no slope, the mean is the same."""
-    rng = np.random.default_rng(seed)
-    bootstrap_mean, scale, return_ = rng.normal(), 0.5 + rng.random(), rng.normal()
-    mean = return_ + discount * bootstrap_mean
-
-    slope, _ = OF_SCALAR(*f32(mean, return_, discount, bootstrap_mean))
-    np.testing.assert_allclose(slope, 0.0, atol=1e-5)
-
-    atoms = np.linspace(-12.0, 12.0, 241)
-    density = np.exp(-0.5 * ((atoms - bootstrap_mean) / scale) ** 2)
-    probs = density / density.sum()
-    gradient, _ = OF_CATEGORICAL(*f32(atoms, np.zeros(241), return_, discount, probs))
-    fitted = 1 / 241 - np.asarray(gradient, np.float64)  # gradient = prediction - target
-    np.testing.assert_allclose(fitted @ atoms, mean, atol=2e-3)
-
-    samples = 20_000
-    gradient, _ = OF_MIXTURE(
-        *f32(np.zeros(1), [mean], [discount * scale], return_, discount),
-        *f32(np.zeros(1), [bootstrap_mean], [scale]),
-        jax.random.key(seed),
-        num_samples=samples,
-        min_scale=0.01,
-    )
-    # The slope is the mean of samples (mean - x) / scale^2, whose deviation is known.
-    assert abs(gradient[0]) * discount * scale < 5 / np.sqrt(samples)
 
 
 @settings(max_examples=20, deadline=None)

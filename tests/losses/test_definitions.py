@@ -8,6 +8,7 @@ import compiled_losses as losses
 import numpy as np
 import oracles
 import pytest
+from compiled_losses import simplex, single, window
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,25 +18,8 @@ EPS = 1e-3
 PAIR = signed_hyperbolic_pair(EPS)
 
 
-def simplex(rng, *shape):
-    """Distributions over the last axis, without small probabilities."""
-    return 0.9 * rng.dirichlet(np.ones(shape[-1]), shape[:-1]) + 0.1 / shape[-1]
-
-
-def window(rng):
-    """Arrays at destination steps: actions, rewards, discounts, policies and cut traces."""
-    horizon, num_actions = rng.choice([(1, 1), (7, 3)])
-    last = rng.random(horizon) < rng.uniform(0, 0.6)
-    pi, a = simplex(rng, horizon, num_actions), rng.integers(num_actions, size=horizon)
-    cuts = rng.uniform() * np.minimum(1, pi[np.arange(horizon), a] / rng.uniform(0.1, 1, horizon))
-    return {
-        "q_t": 3 * rng.normal(size=(horizon, num_actions)),
-        "a_t": a,
-        "r_t": rng.normal(size=horizon),
-        "discount_t": np.where(last & (rng.random(horizon) < 0.5), 0.0, rng.uniform(0.8, 1.0)),
-        "pi_t": pi,
-        "c_t": np.where(last, 0.0, cuts),
-    }
+def random_window(rng):
+    return window(rng, *rng.choice([(1, 1), (7, 3)]), ends=rng.uniform(0, 0.6))
 
 
 def segment(rng):
@@ -152,7 +136,7 @@ def categorical_kl_divergence(rng):
 
 
 def expected_off_policy_return(rng):
-    arguments = window(rng)
+    arguments = random_window(rng)
     return arguments.values(), oracles.expected_off_policy_return(**arguments)
 
 
@@ -167,14 +151,14 @@ def signed_parabolic(rng):
 
 
 def transformed_off_policy_return(rng):
-    arguments = window(rng)
+    arguments = random_window(rng)
     q_tm1 = rng.normal(size=len(arguments["r_t"]))  # cancels
     expected = oracles.transformed_retrace_target(q_tm1, eps=EPS, **arguments)
     return (*arguments.values(), PAIR), expected
 
 
 def transformed_n_step_double_q_return(rng):
-    arguments, n = window(rng), int(rng.choice([1, 3, 9]))
+    arguments, n = random_window(rng), int(rng.choice([1, 3, 9]))
     selector = rng.normal(size=arguments["q_t"].shape)
     goes_on = 1.0 * (arguments["c_t"] > 0)
     given = arguments["q_t"], selector, arguments["r_t"], arguments["discount_t"], goes_on, n
@@ -213,12 +197,6 @@ CASES = {
     truncated_importance_trajectory: (2e-4, 2e-4),
     trust_region_projection: (1e-4, 1e-4),
 }
-
-
-def single(x):
-    """In single precision; a number of steps and a transform are no arrays."""
-    types = {"f": np.float32, "i": np.int32, "b": bool}
-    return x if isinstance(x, (int, tuple)) else np.asarray(x, types[np.asarray(x).dtype.kind])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

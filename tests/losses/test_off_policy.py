@@ -125,38 +125,6 @@ def test_a_sample_can_have_negative_entries_that_vanish_in_expectation():
     np.testing.assert_allclose(0.5 * (zero + one), [0.0, 1.0, 0.0], atol=1e-7)
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=WINDOWS["seed"], end=st.integers(0, 5))
-def test_nothing_behind_a_termination_matters(seed, end):
-    window = random_window(seed, 6, 3, 5, terminations=0.0)
-    window["discount_t"][end] = 0.0
-    other = random_window(seed + 1, 6, 3, 5)
-    changed = {name: value.copy() for name, value in window.items()}
-    for name in ("r_t", "discount_t", "a_t"):
-        changed[name][end + 1 :] = other[name][end + 1 :]
-    for name in ("q_t", "pi_t"):
-        changed[name][end:] = other[name][end:]  # the terminal state's own values neither
-    c_t = np.full(6, 0.9)
-    c_t[end] = 0.0
-    first = losses.distributional_off_policy_target(**with_traces(window, c_t))
-    second = losses.distributional_off_policy_target(**with_traces(changed, c_t))
-    np.testing.assert_allclose(first[: end + 1], second[: end + 1], atol=1e-5)
-
-
-def test_a_cut_trace_hides_the_future_but_not_the_bootstrap():
-    window = random_window(3, 6, 3, 5, terminations=0.0)
-    c_t = np.ones(6)
-    c_t[2] = 0.0  # as at a truncation: its last observation still bootstraps
-    changed = {**window, "r_t": window["r_t"] + np.where(np.arange(6) > 2, 1.0, 0.0)}
-    first = losses.distributional_off_policy_target(**with_traces(window, c_t))
-    second = losses.distributional_off_policy_target(**with_traces(changed, c_t))
-    np.testing.assert_allclose(first[:3], second[:3], atol=1e-6)
-    assert np.abs(first[3:] - second[3:]).max() > 0.01
-    bootstrapped = {**window, "pi_t": np.roll(window["pi_t"], 1, axis=1)}
-    third = losses.distributional_off_policy_target(**with_traces(bootstrapped, c_t))
-    assert np.abs(first[2] - third[2]).max() > 0.01
-
-
 def test_coefficients_by_hand():
     pi, mu = {"pi_a": [0.5, 0.2, 0.0], "lambda_": 0.9}, {"mu_a": [0.25, 0.8, 0.5]}
     by_hand(losses.retrace_coefficients, [0.9, 0.225, 0.0], **pi, **mu)

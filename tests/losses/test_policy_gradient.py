@@ -4,7 +4,6 @@ import functools
 
 import compiled_losses as losses
 import jax
-import jax.numpy as jnp
 import numpy as np
 import oracles
 from compiled_losses import by_hand, f32
@@ -104,43 +103,6 @@ def test_truncated_beta_is_one_at_c_one_and_on_padding():
     by_hand(losses.truncated_beta, [1, 1, 1], mu_a=[0.01, 0.25, 1], c=1)
     by_hand(losses.truncated_beta, [5, 4, 1], mu_a=[0.01, 0.25, 1], c=5)
     by_hand(losses.truncated_beta, [1, 1], mu_a=[0, 0], c=np.inf)
-
-
-@settings(max_examples=10, deadline=None)
-@given(seed=SEEDS, size=st.sampled_from([1, 3]), c=st.floats(1, 20), underflow=st.booleans())
-def test_masked_steps_with_a_behaviour_probability_of_zero_take_no_part(seed, size, c, underflow):
-    rng = np.random.default_rng(seed)
-    valid = rng.random(4) < 0.5
-    pi = rng.dirichlet(np.ones(size), 4)
-    if underflow:
-        pi[:, 0] = np.where(valid, pi[:, 0], 0.0)
-    mu = np.where(valid[:, None], 0.8 * rng.dirichlet(np.ones(size), 4) + 0.2 / size, 0.0)
-    q, (v, return_) = rng.normal(size=(4, size)), rng.normal(size=(2, 4))
-    a = np.where(valid, rng.integers(size, size=4), 0)
-    masked, right = (
-        masked_gradients(*f32(pi, m, q, v, a, return_), c, valid)
-        for m in (mu, np.where(valid[:, None], mu, 1.0))
-    )
-    assert np.isfinite(masked).all()
-    np.testing.assert_array_equal(masked, right)
-
-
-@jax.jit
-def masked_gradients(pi, mu, q, v, a, return_, c, valid):
-    """Of each loss, summed over valid steps, with respect to `pi`: `[3, steps, actions]`."""
-
-    def masked(pi):
-        def each(pi, mu, q, v, a, return_):
-            return (
-                losses.beta_loo_loss(pi, q, a, return_, losses.truncated_beta(mu[a], c)),
-                losses.islr_loss(pi, mu[a], v, a, return_),
-                losses.tislr_loss(pi, mu, q, v, a, return_, c),
-            )
-
-        steps = jnp.stack(jax.vmap(each)(pi, mu, q, v, a, return_))
-        return jnp.sum(jnp.where(valid, steps, 0.0), axis=1)
-
-    return jax.jacrev(masked)(pi)
 
 
 def test_entropy():

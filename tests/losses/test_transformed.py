@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiled_losses import by_hand
+from compiled_losses import by_hand, single, window
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,22 +19,8 @@ EPS = 1e-3
 PAIR = signed_hyperbolic_pair(EPS)
 
 
-def random_window(seed, horizon, num_actions, ends):
-    rng = np.random.default_rng(seed)
-    pi_t = rng.dirichlet(np.ones(num_actions), horizon)
-    mu_a = rng.uniform(0.1, 1.0, horizon)
-    a_t = rng.integers(num_actions, size=horizon)
-    last = rng.random(horizon) < ends
-    window = {
-        "q_t": 3 * rng.normal(size=(horizon, num_actions)),
-        "a_t": a_t,
-        "r_t": rng.normal(size=horizon),
-        "discount_t": np.where(last & (rng.random(horizon) < 0.5), 0.0, rng.uniform(0.8, 1.0)),
-        "pi_t": pi_t,
-    }
-    pi_a = pi_t[np.arange(horizon), a_t]
-    window["c_t"] = np.where(last, 0.0, 0.95 * np.minimum(1.0, pi_a / mu_a))
-    return jax.tree.map(lambda x: x.astype("i4" if x.dtype.kind == "i" else "f4"), window)
+def random_window(seed, ends=0.3):
+    return {name: single(x) for name, x in window(np.random.default_rng(seed), ends=ends).items()}
 
 
 @settings(max_examples=100, deadline=None)
@@ -50,7 +36,7 @@ def test_transform_has_a_slope_at_zero():
 
 
 def test_transformed_retrace_agrees_with_rlax():
-    window = random_window(0, 7, 3, 0.0)
+    window = random_window(0, ends=0.0)
     mu_t = np.random.default_rng(1).uniform(0.2, 1.0, 7).astype(np.float32)
     pi_a = window["pi_t"][np.arange(7), window["a_t"]]
     window["c_t"] = losses.retrace_coefficients(pi_a, mu_t, 0.9)
@@ -64,7 +50,7 @@ def test_transformed_retrace_agrees_with_rlax():
 
 
 def test_without_a_transform_it_is_the_expected_return():
-    window = random_window(3, 7, 3, 0.2)
+    window = random_window(3)
     chex.assert_trees_all_equal(
         losses.transformed_off_policy_return(**window, transform=losses.IDENTITY),
         losses.expected_off_policy_return(**window),
@@ -83,7 +69,7 @@ def test_n_step_double_q_by_hand():
 
 
 def test_greedy_retrace_of_one_step_is_double_q_of_one_step():
-    window = random_window(5, 7, 3, 0.3)
+    window = random_window(5)
     selector = np.random.default_rng(6).normal(size=(7, 3)).astype(np.float32)
     greedy = np.eye(3, dtype=np.float32)[selector.argmax(-1)]
     retrace = losses.transformed_off_policy_return(
@@ -101,7 +87,7 @@ def test_sequence_priority_by_hand():
 
 
 def test_a_return_of_no_steps_is_refused():
-    window = random_window(0, 4, 2, 0.0)
+    window = random_window(0)
     arrays = window["q_t"], window["q_t"], window["r_t"], window["discount_t"], window["c_t"]
     with pytest.raises(ValueError, match="n must be at least 1 step, got 0"):
         losses.transformed_n_step_double_q_return(*arrays, 0, PAIR)

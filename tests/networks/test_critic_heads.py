@@ -2,7 +2,6 @@
 
 import functools
 
-import compiled_losses
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +11,6 @@ from compiled_losses import f32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax import losses
 from retrax.networks import categorical_head, mixture_of_gaussians_head, scalar_head
 
 HEADS = {
@@ -83,27 +81,6 @@ def test_units_change_the_outputs_alone():
         metrics_of(head, x, return_, discount, x)["standard_deviation"] for head in (plain, scaled)
     ]
     np.testing.assert_allclose(deviations[1], 10 * deviations[0], rtol=0.05)  # but the least one
-
-
-def test_losses_are_those_of_the_losses_package():
-    key, (return_, discount) = jax.random.key(3), f32(0.3, 0.9)
-    head = HEADS["categorical"]
-    x, x_t = outputs(head, 1), outputs(head, 2)
-    on_atoms = functools.partial(losses.categorical_td_loss, np.linspace(-2, 3, 5, dtype="f4"))
-    expected = jax.jit(on_atoms)(x, return_, discount, jax.nn.softmax(x_t))
-    found = loss_of(head, x, return_, discount, x_t, key)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    head = HEADS["mixture_of_gaussians"]
-    x, x_t = outputs(head, 1), outputs(head, 2)
-    scales, scales_t = (jax.nn.softplus(y[4:]) + 0.5 for y in (x, x_t))
-    expected = compiled_losses.mixture_of_gaussians_td_loss(
-        x[:2], x[2:4], scales, return_, discount, x_t[:2], x_t[2:4], scales_t, key, num_samples=4,
-        min_scale=0.5,
-    )  # fmt: skip
-    found = loss_of(head, x, return_, discount, x_t, key)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    found = loss_of(scalar_head(), *f32([1.0], 0.3, 0.9, [2.0]), key)
-    np.testing.assert_allclose(found, (0.5 * 1.1**2, 1.1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", HEADS)

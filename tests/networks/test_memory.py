@@ -56,12 +56,6 @@ def test_is_the_numpy_lstm(is_first):
     np.testing.assert_allclose(state.cell, cell, rtol=1e-5, atol=1e-5)
 
 
-def test_the_initial_state_is_zero():
-    state = initial_state(recurrent=True)
-    np.testing.assert_array_equal(state.hidden, np.zeros(SIZE))
-    np.testing.assert_array_equal(state.cell, np.zeros(SIZE))
-
-
 def test_without_recurrence_it_is_a_layer_with_an_empty_state():
     apply, params, inputs = transformed(recurrent=False)
     assert initial_state(recurrent=False) == ()
