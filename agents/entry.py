@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dm_env import specs
 
-from ..basics.imports import import_from, load, registered, registered_names
+from ..basics.imports import import_from, registered, registered_names
 from ..basics.sentences import did_you_mean
 from ..datatypes import EnvironmentSpec, ReplayConfig
 from .base import ActorState, Agent
@@ -169,15 +169,15 @@ def find_agent(name: str, *, search_path: Path | None = None) -> AgentEntry:
 
 
 def _registered(name: str) -> Any:
-    point = registered(GROUP, name)
-    if point is None:
+    found = registered(GROUP, name)
+    if found is None:
         names = agent_names()
         known = f"; registered are {', '.join(names)}" if names else ""
         raise ValueError(
             f"unknown agent {name!r}{did_you_mean(name, names)}{known}; an agent of your own is "
             "given as package.module:NAME."
         )
-    return load(point)
+    return found
 
 
 def _attribute(name: str, search_path: Path | None) -> Any:

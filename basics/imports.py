@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,25 +41,21 @@ def registered_names(group: str) -> list[str]:
     return sorted({point.name for point in entry_points(group=group)})
 
 
-def registered(group: str, name: str) -> EntryPoint | None:
-    """The entry point of a name, not imported; None if there is none, ValueError if several."""
+def registered(group: str, name: str) -> Any:
+    """Imports the entry point of a name; None if there is none.
+
+    A ValueError says that there are several, or why it cannot be imported.
+    """
     found = [point for point in entry_points(group=group) if point.name == name]
+    owners = [point.dist.name if point.dist else "an unnamed distribution" for point in found]
     if len(found) > 1:
-        owners = ", ".join(sorted(f"{_distribution(p)} ({p.value})" for p in found))
-        raise ValueError(f"{name!r} is registered more than once in the group {group}: {owners}.")
-    return found[0] if found else None
-
-
-def load(point: EntryPoint) -> Any:
-    """Imports what an entry point names; a ValueError gives the reason why it cannot be."""
+        pairs = zip(owners, found, strict=True)
+        each = ", ".join(sorted(f"{owner} ({point.value})" for owner, point in pairs))
+        raise ValueError(f"{name!r} is registered more than once in the group {group}: {each}.")
     try:
-        return point.load()
+        return found[0].load() if found else None
     except (Exception, SystemExit) as error:
         raise ValueError(
-            f"{point.name!r}, registered by {_distribution(point)} as {point.value}, cannot be "
-            f"imported: {reason(error)}."
+            f"{name!r}, registered by {owners[0]} as {found[0].value}, cannot be imported: "
+            f"{reason(error)}."
         ) from error
-
-
-def _distribution(point: EntryPoint) -> str:
-    return "an unnamed distribution" if point.dist is None else point.dist.name

@@ -10,7 +10,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from ..basics.imports import import_from, load, registered, registered_names
+from ..basics.imports import import_from, registered, registered_names
 from ..basics.sentences import did_you_mean
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, VectorEnvironment
 from .arrival import integer_seeds
@@ -167,10 +167,10 @@ def _make(id: str, search_path: Path | None, request: _Request) -> VectorEnviron
         _register_minatar(id)
     if id in _gymnasium_ids():
         return _make_gymnasium(id, request)
-    point = registered(GROUP, id)
-    if point is None:
+    found = registered(GROUP, id)
+    if found is None:
         raise _unknown(id)
-    return _make_custom(load(point), id, request)
+    return _make_custom(found, id, request)
 
 
 def _our_maker(id: str) -> Any:

@@ -92,16 +92,6 @@ def snapshots(directory):
     return Snapshots(directory).steps()
 
 
-def plain(tree):
-    """PRNG keys as numbers: NumPy has none."""
-
-    def key_data(x):
-        is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
-        return jax.random.key_data(x) if is_key else x
-
-    return jax.tree.map(key_data, tree)
-
-
 def newest(directory):
     """Steps of the newest snapshot, and everything in it but its counters: bytes of arrays."""
     steps = snapshots(directory)[-1]

@@ -33,7 +33,7 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
     "root": 352,
-    "basics": 493,
+    "basics": 489,
     "losses": 1327,
     "networks": 1538,
     "agents": 4623,
@@ -44,7 +44,7 @@ BUDGETS = {
     "evaluation": 1835,
     "command": 2180,
     "launchpad_programs": 3421,
-    "tests": 30803,
+    "tests": 30747,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

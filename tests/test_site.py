@@ -19,9 +19,7 @@ ROOT = Path(__file__).parents[1]
 # Tags that make a browser load a file; an <a> is not one of them.
 LOADED = re.compile(r'<(?:script|img|source|iframe|link)\b[^>]* (?:src|href)="?([^"\s>]+)')
 
-site_pages, docstring_equations = (
-    load(name, ROOT / "docs") for name in ("site_pages", "docstring_equations")
-)
+site_pages = load("site_pages", ROOT / "docs")
 
 
 @pytest.fixture(scope="session")
@@ -86,22 +84,3 @@ def test_links_of_a_page_are_rewritten_and_code_is_not():
     assert "(docs/results/control/curves.png)" in text
     assert set(linked) >= {"docs/results/control/curves.png", "source/tests/oracles.py.md"}
     assert "```bash distributed" not in text
-
-
-def test_private_modules_and_tests_have_no_reference():
-    names = site_pages.modules()
-    assert {"retrax", "retrax.losses", "retrax.losses.off_policy"} <= set(names)
-    assert not [name for name in names if "._" in name or ".tests" in name]
-
-
-@pytest.mark.parametrize(
-    ("docstring", "shown"),
-    [
-        ("Two:\n  x = 1\n  y = 2\nThree.", "Two:\n\n```text\n  x = 1\n  y = 2\n```\nThree."),
-        ("One.\n\n  x = 1", "One.\n\n\n```text\n  x = 1\n```"),
-        ("One.\n\n* a\n  b\n* c", "One.\n\n* a\n  b\n* c"),
-        ("One.\n\nArgs:\n  x: y.", "One.\n\nArgs:\n  x: y."),
-    ],
-)
-def test_indented_lines_of_docstrings_are_fenced(docstring, shown):
-    assert docstring_equations.with_equations(docstring).strip() == shown

@@ -149,15 +149,3 @@ def test_mutations_that_survive_or_do_not_apply_are_failures(tmp_path):
     ]
     status, output = run_mutations(*arguments)
     assert (status, output.splitlines()) == (1, ["0 of 2 killed"]), "nothing is run again"
-
-
-def test_mutations_are_refused_whose_tests_fail_without_them(tmp_path):
-    entry = {**SURVIVOR, "tests": ["tests/replay/test_schedule.py::test_that_does_not_exist"]}
-    (tmp_path / "some.json").write_text(json.dumps([entry]))
-    for names, message in (
-        ((), "Tests fail without a mutation"),
-        (("two",), "No mutation or group named two."),
-    ):
-        status, output = run_mutations("--lists", tmp_path, *names)
-        assert status == 1
-        assert message in output

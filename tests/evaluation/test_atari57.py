@@ -142,30 +142,18 @@ NAMES = "name the columns game and score, and may name algorithm, regime and see
             ("game,score", [*complete(), line], f"{{file}} line 59{sentence}.")
             for line, sentence in (
                 ("pong,many", ": score must be a finite number, got 'many'"),
-                ("pong,", ": score must be a finite number, got ''"),
-                ("pong,nan", ": score must be a finite number, got 'nan'"),
                 ("pong,1e999", ": score must be a finite number, got '1e999'"),
                 ("pong,1,2", " must have 2 cells, got 'pong,1,2'"),
                 ("pong", " must have 2 cells, got 'pong'"),
                 ("pong,20.5", TWICE.format("20.5")),
                 ("ALE/Pong-v5,3", TWICE.format("3")),
                 ("pongo,3", ": 'pongo' is not one of the 57 games (did you mean pong?)"),
-                (
-                    "ALE/Adventure-v5,3",
-                    ": 'ALE/Adventure-v5' is not one of the 57 games (did you mean "
-                    "ALE/Venture-v5?)",
-                ),
             )
         ),
         (
             "regime,game,score",  # a game's human starts and states are the same game twice
             [*complete("1", prefix="human_start,"), "states,pong,2"],
             f"{{file}} line 59{TWICE.format('2')}.",
-        ),
-        (
-            "game,score",
-            WITHOUT_PONG,
-            "{file} lines 2 to 57 have 56 of 57 games of 'mine': pong is missing.",
         ),
         (
             "game,score",
@@ -312,7 +300,6 @@ def test_infinities_are_limits():
             for scores in (np.zeros(3), np.zeros((2, 0)), np.array([[0.0, np.nan]]))
         ),
         (elo, [np.zeros((2, 3)), 0], r"must be a square, got shape \(2, 3\)"),
-        (elo, [np.array([[0, -1], [1, 0]]), 0], "must be finite and at least 0"),
         (elo, [np.array([[0, np.nan], [1, 0]]), 0], "must be finite and at least 0"),
         (
             human_normalised,

@@ -13,9 +13,10 @@ import noisy_agent
 import numpy as np
 from linear_agents import random_sample
 from node_fakes import BatchReplay
-from run_files import plain, rows
+from run_files import rows
 
 import retrax
+from retrax.basics.prng_keys import without_keys
 from retrax.command.training import train_together
 from retrax.device import make_train
 from retrax.environments.pure_tasks import PureCatch
@@ -41,7 +42,7 @@ def learn(agent, batches, *, per_call, num_devices):
     while learner.step():
         pass
     snapshot = learner.snapshot()
-    leaves = [np.asarray(x) for x in jax.tree.leaves(plain(snapshot.learner))]
+    leaves = [np.asarray(x) for x in jax.tree.leaves(without_keys(snapshot.learner))]
     assert all(len(x.devices()) == 1 for x in jax.tree.leaves(snapshot.learner))
     assert all(len(x.devices()) == 1 for x in jax.tree.leaves(learner.params))
     held = {len(x.devices()) for x in jax.tree.leaves(learner.state)}
@@ -71,7 +72,7 @@ def compare(name, environment, per_call, changes):
     batches = [random_sample(agent, spec, seed, per_call * BATCH) for seed in range(UPDATES)]
     one = learn(agent, batches, per_call=per_call, num_devices=1)
     many = learn(agent, batches, per_call=per_call, num_devices=jax.local_device_count())
-    before = jax.tree.leaves(plain(jax.jit(agent.init)(jax.random.key(1))))
+    before = jax.tree.leaves(without_keys(jax.jit(agent.init)(jax.random.key(1))))
     changes = [
         difference(*x) for x in zip(before, one["state"], strict=True) if x[0].dtype == np.float32
     ]

@@ -11,9 +11,10 @@ import noisy_agent
 import numpy as np
 import pytest
 from node_fakes import acting_agent
-from run_files import loop_of, plain
+from run_files import loop_of
 
 from retrax.agents.base import Agent, Decision, Update, update, updates_in_one_call
+from retrax.basics.prng_keys import without_keys
 from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
 from retrax.environments.plain_data import pack, unpack
@@ -207,7 +208,7 @@ def test_several_updates_in_one_call_do_what_each_does_alone():
         metrics.append(outputs.metrics)
     several = jax.jit(updates_in_one_call(agent), static_argnums=2)
     together, outputs = several(loop.learner.state, sample, 3)
-    chex.assert_trees_all_close(*map(plain, (together, state)), rtol=1e-4, atol=1e-6)
+    chex.assert_trees_all_close(*map(without_keys, (together, state)), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(outputs.priorities, np.concatenate(priorities), rtol=1e-4)
     means = jax.tree.map(lambda *x: np.mean(x), *metrics)
     chex.assert_trees_all_close(outputs.metrics, means, rtol=1e-3, atol=1e-5)
@@ -359,7 +360,7 @@ def test_each_actor_steps_once_in_a_seeded_order():
 
 def test_a_program_in_one_thread_is_repeatable_and_its_actors_are_restored():
     ours, theirs = (advance(make_program(), 25).snapshot() for _ in range(2))
-    states = [plain((each.learner, each.replay, each.actors)) for each in (ours, theirs)]
+    states = [without_keys((each.learner, each.replay, each.actors)) for each in (ours, theirs)]
     chex.assert_trees_all_equal(*states)
     assert ours.actors.calls.tolist() == [25] * 3
     fresh, calls = make_program(), np.arange(3, dtype=np.int32)

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from benchmark_modules import load
-from run_files import plain
 
-from retrax.basics import writing
+from retrax.basics import files
 from retrax.basics.files import sealed
+from retrax.basics.prng_keys import without_keys
 from retrax.environments.plain_data import pack
 from retrax.training.assembly import open_snapshots
 from retrax.training.learner import Snapshot
@@ -108,7 +108,7 @@ def test_any_pytree_is_a_learner_or_an_actor(tmp_path, state):
     for restored in (found.learner, found.actors):
         assert jax.tree.structure(restored) == jax.tree.structure(state)
         chex.assert_trees_all_equal_dtypes(restored, state)
-        chex.assert_trees_all_equal(*map(plain, (restored, state)))
+        chex.assert_trees_all_equal(*map(without_keys, (restored, state)))
 
 
 def test_a_chosen_snapshot_is_found_and_read(tmp_path):
@@ -273,7 +273,7 @@ def test_a_kill_while_saving_leaves_the_older_ones(tmp_path, monkeypatch, call):
 
     save(tmp_path, 6, keep=1)
     with monkeypatch.context() as patch:
-        patch.setattr(os if call == "fsync" else writing.Path, call, kill)
+        patch.setattr(os if call == "fsync" else files.Path, call, kill)
         with pytest.raises(Killed):
             save(tmp_path, 7, keep=1)
     assert (Snapshots(tmp_path).steps(), read(tmp_path).counters["steps"]) == ([6], 6)
@@ -349,7 +349,7 @@ def test_an_actors_state_comes_back_bit_for_bit(tmp_path):
     template, saved = make_state(0), make_state(7)
     of_file = read_actor(actor_file(tmp_path, 1), template)
     for found in (of_file, unpack_actor(pack_actor(saved), template)):
-        chex.assert_trees_all_equal(*map(plain, (found, saved)))
+        chex.assert_trees_all_equal(*map(without_keys, (found, saved)))
         chex.assert_trees_all_equal_dtypes(found, saved)
     with pytest.raises(ValueError, match=r"^The actor's state is of another agent or config \("):
         unpack_actor(pack_actor(saved), make_state(0, size=4))
