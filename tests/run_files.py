@@ -11,8 +11,10 @@ import numpy as np
 
 from retrax.environments import make
 from retrax.environments.plain_data import unpack
+from retrax.replay.local import LocalReplay
+from retrax.training.actor import Actor
 from retrax.training.assembly import make_environments, make_loop
-from retrax.training.learner import Snapshot
+from retrax.training.learner import Learner, Snapshot
 from retrax.training.loop import Loop
 from retrax.training.recorder import WALL_CLOCK_COLUMNS
 from retrax.training.run_config import write_config
@@ -71,6 +73,17 @@ def loop_of(config, wrap=lambda environment, index: environment):
     agent = config.entry.make_agent(environments[0].spec, config.agent_config)
     environments = [wrap(made, index) for index, made in enumerate(environments)]
     return make_loop(config, agent, environments)
+
+
+def loop_in(environment, agent, config, key, **options):
+    """The loop of one actor in environments, with a replay's config; its replay."""
+    count, per_call = environment.num_envs, config.updates_per_call
+    local = LocalReplay(environment.spec, agent.sequence, config, num_envs=count, seed=0)
+    learner_key, actors_key = jax.random.split(key)
+    learner = Learner(agent, local, key=learner_key, updates_per_call=per_call)
+    keys, writer = jax.random.split(actors_key, count), local.writer(range(count))
+    actor = Actor(agent, environment, writer, learner, keys=keys, **options)
+    return Loop([actor], learner, [local]), local
 
 
 def read_rows(directory):

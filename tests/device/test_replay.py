@@ -77,16 +77,6 @@ def test_the_first_two_levels_of_a_draw_have_the_probabilities_of_the_masses():
     np.testing.assert_allclose(found, masses / 10.0, atol=0.012)
 
 
-def test_uniform_draws_are_uniform_over_the_sequences_that_are_present():
-    config = ReplayConfig(capacity=16 * NUM_ENVS, min_rows=1, batch_size=9000)
-    replay, state, store = filled(sequence_spec(4, 3, False), config, 30)
-    slots, sample = jax.jit(replay.sample)(state, jax.random.key(1))
-    counts = np.bincount(slots, minlength=present_of(store).size)
-    expected = 9000 / store.num_sequences
-    np.testing.assert_allclose(counts, expected * present_of(store), atol=6 * expected**0.5)
-    np.testing.assert_array_equal(sample.weights, np.ones(9000))
-
-
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_proportional_draws_are_those_of_the_store(alpha):
     config = ReplayConfig(

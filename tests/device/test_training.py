@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import noisy_agent
 import numpy as np
 import pytest
+from run_files import loop_in
 
 from retrax.datatypes import ReplayConfig
 from retrax.device import Training, make_train
@@ -15,10 +16,6 @@ from retrax.device.replay import choose
 from retrax.environments import make
 from retrax.environments.pure import PureVector, environment_keys, leaves_of
 from retrax.environments.pure_tasks import PureCatch
-from retrax.replay.local import LocalReplay
-from retrax.training.actor import Actor
-from retrax.training.learner import Learner
-from retrax.training.loop import Loop
 
 NUM_ENVS, ROWS = 3, 60
 STEADY = ReplayConfig(capacity=90, min_rows=20, batch_size=2, acting_steps_per_update=3.0)
@@ -67,21 +64,12 @@ class SameDraws:
 def host_loop(agent, config, seed):
     """The host's loop with the keys of the device's state of this seed."""
     key = jax.random.key(seed)
-    learner_key, actors_key = jax.random.split(key)
     environments_key, draw_key = jax.random.split(jax.random.fold_in(key, 2))
     environment = PureVector(PureCatch(), num_envs=NUM_ENVS)
     environment._keys = environment_keys(environments_key, NUM_ENVS)
-    replay = LocalReplay(environment.spec, agent.sequence, config, num_envs=NUM_ENVS, seed=0)
+    loop, replay = loop_in(environment, agent, config, key)
     replay._selector = SameDraws(replay._selector, draw_key)
-    learner = Learner(agent, replay, key=learner_key, updates_per_call=config.updates_per_call)
-    actor = Actor(
-        agent,
-        environment,
-        replay.writer(range(NUM_ENVS)),
-        learner,
-        keys=jax.random.split(actors_key, NUM_ENVS),
-    )
-    return Loop([actor], learner, [replay])
+    return loop
 
 
 @pytest.mark.parametrize("pace", PACES)

@@ -11,17 +11,14 @@ import noisy_agent
 import numpy as np
 import pytest
 from node_fakes import acting_agent
-from run_files import loop_of
+from run_files import loop_in, loop_of
 
 from retrax.agents.base import Agent, Decision, Update, update, updates_in_one_call
 from retrax.basics.prng_keys import without_keys
 from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
 from retrax.environments.plain_data import pack, unpack
-from retrax.replay.local import LocalReplay
-from retrax.training.actor import Actor
-from retrax.training.learner import Counters, Learner, check_finite
-from retrax.training.loop import Loop
+from retrax.training.learner import Counters, check_finite
 from retrax.training.run_config import RunConfig
 
 NUM_ENVS = 3
@@ -93,22 +90,13 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
     agent = agent or constant_agent()
     if not isinstance(agent, Agent):
         agent = agent(made.spec)
-    local = LocalReplay(made.spec, agent.sequence, config, num_envs=NUM_ENVS, seed=seed)
     if events is not None:
         made = Tape(made, {"reset", "step"}, events)
+    loop, local = loop_in(made, agent, config, jax.random.key(seed), **options)
+    if events is not None:
         names = {"add_packed", "draw_now", "set_priorities"}
         vars(local).update({name: getattr(Tape(local, names, events), name) for name in names})
-    learner_key, actor_key = jax.random.split(jax.random.key(seed))
-    learner = Learner(agent, local, key=learner_key, updates_per_call=config.updates_per_call)
-    actor = Actor(
-        agent,
-        made,
-        local.writer(range(NUM_ENVS)),
-        learner,
-        keys=jax.random.split(actor_key, NUM_ENVS),
-        **options,
-    )
-    return Loop([actor], learner, [local]), local
+    return loop, local
 
 
 def advance(loop, count):

@@ -208,22 +208,6 @@ assert "tensorflow" not in sys.modules
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
 
 
-def test_a_table_has_counters_episodes_names_and_the_clock(tmp_path):
-    table = MetricsTable(tmp_path, ["loss"], resumed_at=None)
-    clock = dict.fromkeys(WALL_CLOCK_COLUMNS, 2.0)
-    counters = Counters(steps=5, episodes=1, updates=3, learning_since=2)
-    table.write(counters, {"episode_return": 1.5, "unknown": 3.0}, clock)
-    table.close()
-    table.close()  # twice does no harm
-    header, row = (tmp_path / "metrics.csv").read_text().splitlines()
-    assert header.split(",") == [
-        *["steps", "episodes", "updates", "learning_since"],
-        *["episode_return", "episode_length", "loss"],
-        *WALL_CLOCK_COLUMNS,
-    ]
-    assert row == "5,1,3,2,1.5,,,2.0,2.0,2.0,2.0"
-
-
 def test_tensorboard_has_the_config(tmp_path):
     config = {"agent": "a", "seed": 3, "preset": None}
     nested = {"agent_config": {"sizes": [4, 5], "replay": {"rate": 0.5, "is_on": True}}}

@@ -312,17 +312,6 @@ def mean(server):
     return float(server.state.means["reward"])
 
 
-def test_gradients_are_applied_in_the_order_of_arrival():
-    server, expected = make_server(), np.float32(1.0)
-    arrivals = [(0, 0, 0, 1.0), (1, 0, 0, -2.0), (0, 1, 2, 4.0)]
-    for index, (worker, number, version, gradient) in enumerate(arrivals):
-        receipt = send(server, number, version, gradient, worker=worker)
-        expected = expected - np.float32(RATE) * np.float32(gradient)
-        assert receipt == Receipt(True, index - version)
-        assert server.updates == index + 1 == server.state.applied
-        np.testing.assert_allclose(mean(server), expected, rtol=1e-6)
-
-
 def test_an_outdated_gradient_is_dropped():
     server = make_server(max_staleness=1)
     assert all(send(server, number, number).applied for number in range(2))
