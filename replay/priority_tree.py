@@ -120,7 +120,7 @@ class ContextualPriorityTree:
         """Restores the leaves; inner nodes are recomputed."""
         self._count[self._slots] = state["present"]
         self._known[self._slots] = state["known"]
-        self._mass[self._slots] = np.where(state["known"], state["priorities"], 0.0)
+        self._mass[self._slots] = state["priorities"]
         self._rebuild(self._depth)
 
     def _paths(self, slots: np.ndarray, levels: int) -> np.ndarray:

@@ -98,18 +98,6 @@ def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
     assert min(counts) == 0
 
 
-def test_the_same_seed_draws_the_same():
-    def counts(seed):
-        schedule, found = make_schedule(seed, pace="rounds", replay_ratio=4.0), []
-        for rounds in range(1, 30):
-            observe(schedule, 100 * rounds, rounds=rounds)
-            found.append(len(take(schedule)))
-        return found
-
-    assert counts(3) == counts(3)
-    assert counts(3) != counts(4)
-
-
 @pytest.mark.parametrize(("left", "per_call"), [(0, 1), (1, 1), (3, 1), (1, 4), (2, 4)])
 def test_a_restored_schedule_continues_identically(left, per_call):
     """In the middle of a round too."""

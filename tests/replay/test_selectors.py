@@ -149,16 +149,6 @@ def test_frequencies_are_the_mixed_probabilities(kind, capacity, fraction):
         assert scipy.stats.chisquare(counts[possible], expected).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_draws_of_a_batch_are_exchangeable(kind):
-    """Each draw chooses for itself whether it is uniform: the first is as the last."""
-    selector = make_tree(4, range(4), {0: 0.0, 1: 0.0, 2: 0.0, 3: 1.0}, kind, fraction=0.5)
-    rng = np.random.default_rng(0)
-    batches = np.stack([draw(selector, rng, 2) for _ in range(4000)])
-    expected = 0.25 if kind == "uniform" else 0.5 / 4 + 0.5
-    np.testing.assert_allclose((batches == 3).mean(axis=0), expected, atol=0.03)
-
-
 def test_proportional_gives_new_slots_the_largest_priority_so_far():
     selector = make_tree(8, (0, 1), {1: 0.5}, "proportional")  # 1 stays the largest
     selector.insert(array(2))
@@ -176,16 +166,6 @@ def test_proportional_applies_the_exponent_to_the_largest_priority_once():
     selector = make_tree(8, [0], {0: 3.0}, "proportional", exponent=2.0)
     selector.insert(array(1))
     np.testing.assert_array_equal(selector.probabilities(array(0, 1)), [0.5, 0.5])
-
-
-def test_contextual_equals_proportional_once_everything_is_known():
-    priorities = np.random.default_rng(0).random(8)
-    powers = priorities**0.6
-    expected = 0.1 / 8 + 0.9 * powers / powers.sum()
-    for kind in ("proportional", "contextual"):
-        known = dict(enumerate(priorities))
-        selector = make_tree(8, range(8), known, kind, exponent=0.6, fraction=0.1)
-        np.testing.assert_allclose(selector.probabilities(np.arange(8)), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["proportional", "contextual"])
@@ -276,15 +256,6 @@ def test_largest_priorities_do_not_overflow():
     np.testing.assert_allclose(tree.probabilities(np.arange(1000)), np.full(1000, 1e-3))
 
 
-def test_empty_batches_do_nothing():
-    tree, other, none = make_tree(40, [3], {3: 2.0}), make_tree(40, [3], {3: 2.0}), array()
-    tree.insert(none)
-    tree.remove(none)
-    tree.set_priorities(none, np.zeros(0))
-    assert tree.probabilities(none).shape == (0,)
-    assert_same(tree, other)
-
-
 @pytest.mark.parametrize(
     ("kind", "capacity"),
     [
@@ -310,12 +281,6 @@ def test_state_restores_everything_that_follows(kind, capacity):
     assert len(other) == len(tree) + 1
     assert state["present"][0]
     assert kind == "uniform" or state["priorities"][0] == (7.0 if capacity > 2 else 0.5)
-
-
-def test_priorities_of_unknown_slots_are_not_restored():
-    tree = make_tree(4, range(4), {1: 2.0})
-    tree.restore({**tree.state(), "priorities": np.array([9.0, 2.0, 9.0, 9.0])})
-    assert tree.state()["priorities"].tolist() == [0.0, 2.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -376,19 +341,6 @@ def test_a_power_beyond_the_range_is_refused(kind):
     assert_same(selector, other)
 
 
-@pytest.mark.parametrize("kind", ["proportional", "contextual"])
-def test_priorities_are_set_where_they_are_kept(kind):
-    """New slots have the largest of these, too."""
-    selector, other = (make_tree(8, range(3), kind=kind) for _ in range(2))
-    kept = np.array([False, True, True, False])
-    selector.set_priorities(array(7, 1, 2, 0), np.array([9.0, 3.0, 0.5, 8.0]), kept)
-    other.set_priorities(array(1, 2), np.array([3.0, 0.5]))
-    assert_same(selector, other)
-    for each in (selector, other):
-        each.insert(array(4))
-    assert_same(selector, other)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_empty_selector_has_nothing_to_draw_or_remove(kind):
     selector = make(kind)
@@ -405,21 +357,6 @@ def test_an_empty_selector_has_nothing_to_draw_or_remove(kind):
 def test_only_contextual_selection_takes_more_slots_than_sequences(num_starts, contextual):
     found = [slots_per_environment(kind, num_starts) for kind in KINDS]
     assert found == [num_starts, num_starts, contextual]
-
-
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
-@hypothesis.given(num_starts=st.integers(1, 40), newest=st.integers(0, 500))
-def test_subtrees_below_that_of_a_ring_hold_contiguous_runs_of_time(num_starts, newest):
-    length = slots_per_environment("contextual", num_starts)
-    ages = np.arange(num_starts)
-    slots = (newest - ages) % length
-    size = 1
-    while size < length:
-        for subtree in np.unique(slots // size):
-            run = ages[slots // size == subtree]
-            np.testing.assert_array_equal(run, np.arange(run[0], run[-1] + 1))
-        size *= 2
-    assert size == length, "the ring is a subtree"
 
 
 def test_importance_weights_make_the_mean_unbiased():

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import threading
 import time
 
 import pytest
@@ -120,18 +119,3 @@ def test_two_batches_are_drawn_ahead():
                 wait_for(lambda number=number: drawn() >= 4 * (number + 1))
                 time.sleep(0.1)
                 assert drawn() <= 4 * (number + 2)
-
-
-def test_a_look_without_waiting_never_waits(monkeypatch):
-    """Python 3.10's `SimpleQueue` waits without end after some hundred of these."""
-    monkeypatch.setattr(Reader, "_run", lambda self: None)
-    layout = Layout(SPEC, SEQUENCE, CONFIG)
-    readers = [Reader("localhost:1", layout, batch_size=4, max_wait=SECONDS) for _ in range(2000)]
-    done = threading.Event()
-
-    def look():
-        assert all(reader.take(timeout) is None for reader in readers for timeout in (1e-9, 0.0))
-        done.set()
-
-    threading.Thread(target=look, daemon=True).start()
-    assert done.wait(SECONDS)

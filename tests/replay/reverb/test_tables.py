@@ -1,38 +1,19 @@
 """The table of sequences: its columns, size, and the check that a server has it."""
 
-import dataclasses
 import importlib
 import pathlib
 import subprocess
 import sys
 
-import jax
-import numpy as np
 import pytest
-from dm_env import specs
 from replay_rows import SPEC, sequence_spec
 from reverb_servers import BIG, SECONDS, make_writer, open_replay, serve, server
 
-from retrax.datatypes import EnvironmentSpec
 from retrax.replay import ReplayConfig
 from retrax.replay.reverb import Layout, make_tables
 from retrax.replay.reverb.library import reverb
 
 pytestmark = pytest.mark.distributed
-
-
-def test_rows_of_the_same_size_have_other_signatures():
-    """Of rows, and of extras of first rows; `test_packing` has other cases."""
-    config, sequence = BIG, sequence_spec(stored=True)
-    one = Layout(SPEC, sequence, config)
-    assert one.signature() == Layout(SPEC, sequence_spec(stored=True), config).signature()
-    integers = EnvironmentSpec(specs.Array((2,), np.int32), SPEC.actions)
-    memory = tuple(jax.ShapeDtypeStruct((size,), np.float32) for size in (3, 4))
-    other = dataclasses.replace(sequence, extras={**sequence.extras, "memory": memory})
-    for changed in (Layout(integers, sequence, config), Layout(SPEC, other, config)):
-        shapes = [[column.shape for column in each.signature()] for each in (one, changed)]
-        assert str(shapes[0]) == str(shapes[1])
-        assert one.signature() != changed.signature()
 
 
 def test_tables_of_another_layout_are_refused_by_writers_and_replays():
