@@ -30,14 +30,6 @@ BOTH = ["acer", "reactor"]
 LENGTH = 6
 # Settings with which a network's memory is stored with the rows.
 STORED = {"acer": {"memory_size": 4}, "reactor": {"initial_state": "stored"}}
-VARIANTS = [
-    ("acer", "discrete", {}),
-    ("acer", "discrete", {"estimator": "tis", "trust_region": False}),
-    ("acer", "continuous", {}),
-    ("acer", "continuous", {"returns": "importance", "stochastic_dueling": False}),
-    ("reactor", "discrete", {}),
-    ("reactor", "discrete", {"distributional": False}),
-]
 
 
 def small(name, **changes):
@@ -109,25 +101,6 @@ def test_exploration_follows_the_policy_and_records_it(name):
     assert (keys != jax.random.key_data(actors.key)).any(), "keys are never used twice"
     greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), timestep())
     assert greedy.action == mu.argmax()
-
-
-@pytest.mark.parametrize(("name", "kind", "changes"), VARIANTS, ids=str)
-def test_truncation_bootstraps_and_termination_does_not(name, kind, changes):
-    agent, _ = linear_agent(name, kind, **changes)
-    learner, rows = agent.init(jax.random.key(0)), random_rows(kind, 0, 2, LENGTH, ends=0.0)
-    rows["is_last"][:, -1] = True
-
-    def gradients_with(discount, last_observation):
-        changed = {k: v.copy() for k, v in rows.items()}
-        changed["discount"][:, -1] = discount
-        changed["observation"][:, -1] = last_observation
-        return agent.gradients(learner, as_sample(changed))[0]
-
-    chex.assert_trees_all_close(gradients_with(0.0, 1.0), gradients_with(0.0, -2.0), atol=1e-6)
-    difference = jax.tree.map(
-        lambda x, y: np.abs(x - y).max(), gradients_with(1.0, 1.0), gradients_with(1.0, -2.0)
-    )
-    assert max(jax.tree.leaves(difference)) > 1e-3
 
 
 @pytest.mark.parametrize(

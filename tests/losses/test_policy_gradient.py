@@ -83,17 +83,6 @@ def test_islr_and_tislr_are_unbiased_with_exact_values(seed, size, c, v):
     np.testing.assert_allclose(truncated, q_pi @ grad_pi, rtol=1e-3, atol=2e-4)
 
 
-def test_limits_of_tislrs_truncation():
-    logits, _, grad_pi, mu, _, q = bandit(4, 3)
-    v = 0.3
-    huge = minus_gradient(losses.tislr_loss, logits, *f32(mu, q, v, 1, 2.0, 1e9))
-    islr = minus_gradient(losses.islr_loss, logits, *f32(mu[1], v, 1, 2.0))
-    np.testing.assert_allclose(huge, islr, rtol=1e-5)
-    zero = minus_gradient(losses.tislr_loss, logits, *f32(mu, q, v, 1, 2.0, 0.0))
-    all_actions = sum((q[b] - v) * grad_pi[b] for b in range(3))
-    np.testing.assert_allclose(zero, all_actions, rtol=1e-4, atol=1e-6)
-
-
 def test_leave_one_out_by_hand():
     # pi = (1/2, 1/2), Q = (1, 2), action 0 returned 3: -(1 * (3 - 1) * 1/2 + 1/2 + 1) = -2.5.
     by_hand(losses.beta_loo_loss, -2.5, pi=[0.5, 0.5], q=[1, 2], a=0, return_=3, beta=1)

@@ -105,22 +105,6 @@ def test_a_gaussians_mean_has_a_tanh_and_its_features_are_the_values():
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_streams_are_shared_or_not(shared):
-    network = make(discrete=True, shared=shared)
-    params = random_params(network)
-
-    def policy(params):
-        return jnp.square(outputs(network, params).policy).sum()
-
-    gradients = jax.jit(jax.grad(policy))(params)
-    moved = {name for name, g in gradients.items() if largest(g["w"]) > 0}
-    streams = {name.split("/~/")[1] for name in params if "_stream" in name}
-    assert streams == ({"shared_stream"} if shared else {"policy_stream", "value_stream"})
-    assert any("policy" in name for name in moved)
-    assert not any("value_stream" in name for name in moved)
-
-
-@pytest.mark.parametrize("shared", [True, False])
 def test_a_stream_for_q_alone(shared):
     network = make(discrete=False, shared=shared, separate_q=True)
     params = random_params(network)
@@ -133,18 +117,6 @@ def test_a_stream_for_q_alone(shared):
     }
     discrete = random_params(make(discrete=True, separate_q=True))
     assert not any("q_stream" in module for module in discrete)
-
-
-def test_the_stream_of_q_has_a_memory_of_its_own():
-    network = make(discrete=False, memory_size=4, separate_q=True)
-    params = random_params(network)
-    whole, first = outputs(network, params), NO_FIRST[:2]
-    _, (shared, q) = network.unroll(params, X[:2], first, network.initial_state())
-    rest, _ = network.unroll(params, X[2:], first, (shared, q))
-    np.testing.assert_allclose(rest.features, whole.features[2:], rtol=1e-5, atol=1e-6)
-    swapped, _ = network.unroll(params, X[2:], first, (q, q))
-    np.testing.assert_array_equal(swapped.features, rest.features)
-    assert largest(swapped.value - rest.value) > 1e-4
 
 
 def test_advantage_network_depends_on_both_inputs():

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from dm_env import specs
 
+from retrax.networks.base import make_feed_forward_network
 from retrax.networks.convolution import Convolution, convolve, convolve_blocks, convolve_patches
 from retrax.networks.loops import within_loops
 
@@ -108,3 +110,23 @@ def test_within_the_block_and_only_there_it_is_a_product():
     assert "conv_general_dilated" not in inside
     np.testing.assert_allclose(product, usual, rtol=1e-5, atol=1e-6)
     assert str(jax.make_jaxpr(applied())()) == outside
+
+
+def test_gradients_of_weights_have_their_form_there_too():
+    network = make_feed_forward_network(lambda: hk.Linear(3), specs.Array((5,), np.float32))
+    params, inputs = network.init(jax.random.key(0)), np.ones((4, 6, 5), np.float32)
+
+    def gradient():  # a function of its own, since JAX keeps what it has traced
+        return jax.grad(
+            lambda params, x: (jax.vmap(network.apply, (None, 0))(params, x) ** 2).sum()
+        )
+
+    outside = str(jax.make_jaxpr(gradient())(params, inputs))
+    usual = gradient()(params, inputs)
+    with within_loops():
+        inside = str(jax.make_jaxpr(gradient())(params, inputs))
+        found = jax.jit(gradient())(params, inputs)
+        assert jax.tree.structure(network.init(jax.random.key(0))) == jax.tree.structure(params)
+    assert "optimization_barrier" in inside
+    assert "optimization_barrier" not in outside
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), found, usual)

@@ -104,15 +104,3 @@ def test_without_memory_nothing_of_the_past_matters_and_with_it_all_does(name):
     one, other = (network.unroll(params, inputs, none, start)[0] for start in starts)
     for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         assert np.any(x != y, axis=tuple(range(1, x.ndim))).all()
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_vmap_is_a_loop(name):
-    network, params = make(name)
-    inputs = inputs_of(name, 0, (3, T))
-    is_first = np.random.default_rng(1).random((3, T)) < 0.3
-    states = [random_state(network, seed) for seed in range(3)]
-    stacked = jax.tree.map(lambda *x: np.stack(x), *states)
-    actual = jax.jit(jax.vmap(network.unroll, (None, 0, 0, 0)))(params, inputs, is_first, stacked)
-    each = [network.unroll(params, at(inputs, b), is_first[b], states[b]) for b in range(3)]
-    assert_close(actual, jax.tree.map(lambda *x: np.stack(x), *each))
