@@ -133,22 +133,24 @@ def distributional_off_policy_target(atoms, q_t, a_t, r_t, discount_t, pi_t, c_t
     return target
 
 
-def expected_off_policy_return(q_t, a_t, r_t, discount_t, pi_t, c_t):
+def expected_off_policy_return(q_t, a_t, r_t, discount_t, pi_t, c_t, eps=None):
     """Q + Delta Q as a sum of corrected TD errors (Munos et al. 2016, eq. 3), not a recursion.
 
-    The value at the source step cancels, so any number may stand for it; 0 does.
+    The value at the source step cancels, so any number may stand for it; 0 does. With `eps` values
+    are h^-1(Q), and the result is h of the sum (NGU, appendix E).
     """
     horizon = len(r_t)
+    q_t = [[signed_hyperbolic_inverse(float(q), eps) if eps else float(q) for q in x] for x in q_t]
     returns = np.zeros(horizon)
     for source in range(horizon):
         q_now, weight = 0.0, 1.0
         for s in range(source, horizon):
-            expected = sum(float(p) * float(q) for p, q in zip(pi_t[s], q_t[s], strict=True))
+            expected = sum(float(p) * q for p, q in zip(pi_t[s], q_t[s], strict=True))
             delta = float(r_t[s]) + float(discount_t[s]) * expected - q_now
             returns[source] += weight * delta
             weight *= float(discount_t[s]) * float(c_t[s])
-            q_now = float(q_t[s][a_t[s]])
-    return returns
+            q_now = q_t[s][a_t[s]]
+    return signed_hyperbolic(returns, eps) if eps else returns
 
 
 # losses/policy_gradient.py: estimators as vectors, given grad pi(a) for each action, [A, P].
@@ -326,29 +328,6 @@ def signed_hyperbolic_inverse(y, eps):
     return (low + high) / 2 if y >= 0 else -(low + high) / 2
 
 
-def transformed_retrace_target(q_tm1, q_t, a_t, r_t, discount_t, pi_t, c_t, eps):
-    """h(h^-1(Q) + sum_s gamma^s (prod c) delta^h_s), every delta by itself (NGU, appendix E).
-
-    `q_tm1` [T] are the target network's values of the taken actions at the source steps; only the
-    first of each sum belongs to no other step, and it cancels.
-    """
-    horizon = len(r_t)
-    targets = np.zeros(horizon)
-    for source in range(horizon):
-        start = signed_hyperbolic_inverse(float(q_tm1[source]), eps)
-        total, weight, now = start, 1.0, start
-        for s in range(source, horizon):
-            expected = sum(
-                float(p) * signed_hyperbolic_inverse(float(q), eps)
-                for p, q in zip(pi_t[s], q_t[s], strict=True)
-            )
-            total += weight * (float(r_t[s]) + float(discount_t[s]) * expected - now)
-            weight *= float(discount_t[s]) * float(c_t[s])
-            now = signed_hyperbolic_inverse(float(q_t[s][a_t[s]]), eps)
-        targets[source] = signed_hyperbolic(total, eps)
-    return targets
-
-
 def n_step_double_q_target(q_t, q_selector_t, r_t, discount_t, c_t, n, eps):
     """h(sum of n discounted rewards + discounted h^-1(Q(argmax of the selector)))."""
     horizon = len(r_t)
@@ -375,28 +354,15 @@ def sequence_priority(td_error, mask, eta):
 # agents/agent57: families, bandit, episodic memory, novelty
 
 
-def agent57_family(num_arms):
-    """(beta_j, gamma_j) for 32 arms as meant: beta 0.3, gamma 0.9999 to 0.99."""
-    assert num_arms == 32
-    pairs = []
-    for j in range(32):
-        if j == 0:
-            beta = 0.0
-        elif j == 31:
-            beta = 0.3
-        else:
-            beta = 0.3 / (1 + np.exp(-10 * (2 * j - 30) / 30))
-        if j == 0:
-            gamma = 0.9999
-        elif j <= 6:
-            gamma = 0.9999 + (0.997 - 0.9999) / (1 + np.exp(-10 * (2 * j - 6) / 6))
-        elif j == 7:
-            gamma = 0.997
-        else:
-            exponent = ((23 - (j - 8)) * np.log(1 - 0.997) + (j - 8) * np.log(1 - 0.99)) / 23
-            gamma = 1 - np.exp(exponent)
-        pairs.append((beta, gamma))
-    return np.array(pairs)
+def agent57_family():
+    """(beta_j, gamma_j) of 32 arms as meant: beta 0.3, gamma 0.9999 to 0.99."""
+    j = np.arange(32)
+    beta = 0.3 / (1 + np.exp(-10 * (2 * j - 30) / 30))
+    beta[[0, 31]] = 0, 0.3
+    first = 0.9999 + (0.997 - 0.9999) / (1 + np.exp(-10 * (2 * j - 6) / 6))
+    first[[0, 7]] = 0.9999, 0.997
+    second = 1 - np.exp(((31 - j) * np.log(1 - 0.997) + (j - 8) * np.log(1 - 0.99)) / 23)
+    return beta, np.where(j < 8, first, second)
 
 
 def bandit_bounds(pulls, num_arms, window, bonus):
@@ -515,9 +481,7 @@ def agent57_linear_update(params, target_params, rows, mask, weights, config, le
                         ratio = pi[t, row["action"][t]] / row["mu"][t]
                         c_t[t - 1] = config["retrace_lambda"] * min(1.0, ratio)
                 a_t, q_t = row["action"][1:], q_target[name][1:]
-                targets = transformed_retrace_target(
-                    np.zeros(length - 1), q_t, a_t, r_t, discount_t, pi[1:], c_t, eps
-                )
+                targets = expected_off_policy_return(q_t, a_t, r_t, discount_t, pi[1:], c_t, eps)
             taken = q[name][np.arange(length - 1), row["action"][:-1]]
             errors[name] = targets - taken
         valid = [
@@ -700,13 +664,8 @@ def mixture_priority(values, predicted, return_, discount, bootstrap, min_scale)
 
 def n_step_transition(rewards, discounts, mask, gamma):
     """Return, discount and last row that is not padding, of one sequence `[N + 1]`."""
-    return_, discount, last = 0.0, 1.0, 0
-    for t in range(1, len(mask)):
-        if mask[t]:
-            return_ += discount * float(rewards[t])
-            discount *= gamma * float(discounts[t])
-            last = t
-    return return_, discount, last
+    rows = [t for t in range(1, len(mask)) if mask[t]]
+    return *n_step_return(rewards[rows], gamma * discounts[rows]), max(rows, default=0)
 
 
 # agents/d4pg

@@ -109,7 +109,7 @@ def test_best_of_all_has_the_largest_mean_over_all_windows(pulls):
 def test_paper_families_are_the_formulas_and_have_the_known_values():
     beta = families.intrinsic_weights(32, 0.3)
     gamma = families.agent57_discounts(32, 0.9999, 0.997, 0.99)
-    formulas = oracles.agent57_family(32).T
+    formulas = oracles.agent57_family()
     np.testing.assert_allclose(beta, formulas[0], rtol=1e-6)
     np.testing.assert_allclose(1 - gamma, 1 - formulas[1], rtol=1e-3)
     known = {0: 0, 8: 0.0028, 12: 0.0358, 15: 0.15, 18: 0.2642, 24: 0.2993, 31: 0.3}

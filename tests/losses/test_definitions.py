@@ -152,9 +152,7 @@ def signed_parabolic(rng):
 
 def transformed_off_policy_return(rng):
     arguments = random_window(rng)
-    q_tm1 = rng.normal(size=len(arguments["r_t"]))  # cancels
-    expected = oracles.transformed_retrace_target(q_tm1, eps=EPS, **arguments)
-    return (*arguments.values(), PAIR), expected
+    return (*arguments.values(), PAIR), oracles.expected_off_policy_return(**arguments, eps=EPS)
 
 
 def transformed_n_step_double_q_return(rng):
