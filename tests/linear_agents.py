@@ -349,23 +349,6 @@ def timestep(kind=StepType.MID, observation=None, reward=0.0):
     return TimeStep(np.int32(kind), np.float32(reward), np.float32(1), observation)
 
 
-def acted(agent, learner, batch, length):
-    """A sample as actors store it: an episode's beginning, cut into segments."""
-    actor = agent.begin(jax.random.key(1), 0, 1)
-    rows, params = [], agent.acting_params(learner)
-    for t in range(batch * length):
-        observation = np.random.default_rng(t).normal(size=D).astype(np.float32)
-        step = timestep(min(t, 1), observation, t)
-        decision = agent.explore(params, actor, step)
-        actor = decision.state
-        action, extras = decision.action, decision.extras
-        rows.append(Row(observation, step.reward, step.discount, t == 0, False, action, extras))
-    stacked = jax.tree.map(lambda *x: np.stack(x).reshape(batch, length, *np.shape(x[0])), *rows)
-    for name in agent.sequence.first_row_extras:
-        stacked.extras[name] = jax.tree.map(lambda x: x[:, 0], stacked.extras[name])
-    return Sample(stacked, np.ones(batch, np.float32), np.ones((batch, length), bool))
-
-
 def decisions(agent, params, count=4000):
     """Of actors that differ in their keys: the actors, and their decisions at one time step."""
     keys = jax.random.split(jax.random.key(0), count)

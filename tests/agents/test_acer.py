@@ -22,7 +22,6 @@ from linear_agents import (
     SPECS,
     D,
     acer_network,
-    acted,
     as_sample,
     decisions,
     double,
@@ -129,19 +128,6 @@ def test_metrics_tell_how_far_actions_are_from_the_policy():
     wanted = oracles.off_policyness(pi_a, mu_a, (mask & ~rows["is_last"])[:, 1:])
     names = ("mean_ratio", "cut_traces", "effective_sample_share")
     np.testing.assert_allclose([outputs.metrics[name] for name in names], wanted, rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("kind", "preset"), [("continuous", "small_continuous"), ("discrete", "small")]
-)
-def test_erratum_15_what_was_just_drawn_has_ratio_one(kind, preset):
-    """explore and update agree on the policy, so on-policy data needs no other update."""
-    agent, _ = tiny_agent("acer", preset, kind, memory_size=4)
-    learner = agent.init(jax.random.key(0))
-    _, update = agent.gradients(learner, acted(agent, learner, 2, 8))
-    assert update.metrics["truncated"] == 0
-    for name in ("importance_ratio", "mean_ratio", "effective_sample_share"):
-        np.testing.assert_allclose(update.metrics[name], 1.0, rtol=1e-5)
 
 
 def test_the_configs_orthogonal_gain_is_that_of_the_network():
@@ -341,6 +327,7 @@ def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():
     _, decision = decisions(agent, params)
     mean = np.asarray(decision.extras["mu"][0])
     drawn = np.asarray(decision.extras["drawn"])
+    np.testing.assert_allclose(mean, np.sum(params["policy"], axis=0), rtol=1e-5)
     np.testing.assert_allclose(drawn.mean(0), mean, atol=4 * 0.5 / np.sqrt(4000))
     np.testing.assert_allclose(drawn.std(0), 0.5, rtol=0.05)
     action = np.asarray(decision.action)

@@ -384,7 +384,10 @@ def with_finite_metrics(agent):
     return agent._replace(gradients=gradients)
 
 
-@pytest.mark.parametrize(("name", "preset", "spec", "changes"), OURS, ids=str)
+IDS = [f"{name}-{preset}-{number}" for number, (name, preset, *_) in enumerate(OURS)]
+
+
+@pytest.mark.parametrize(("name", "preset", "spec", "changes"), OURS, ids=IDS)
 def test_our_agents_pass(name, preset, spec, changes):
     entry = PACKAGES[name].AGENT
     config = dataclasses.replace(entry.presets[preset](), **(TINY[name] | changes))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from dm_env import StepType, specs
 
-from retrax.agents import acer, reactor, recurrent
+from retrax.agents import acer
 from retrax.agents.frame_stack import stacked_spec
 from retrax.datatypes import EnvironmentSpec, rows_of
 from retrax.environments import make
@@ -61,12 +61,6 @@ def test_actors_and_replay_show_what_an_environment_that_stacks_its_frames_shows
 SPEC = EnvironmentSpec(
     specs.BoundedArray((3,), np.float32, [-1, -2, -3], [1, 2, 3]), specs.DiscreteArray(3)
 )
-
-
-def test_one_frame_changes_nothing():
-    agent = reactor.make_agent(SPEC, reactor.Config.small(scale_rewards=False))
-    assert agent.sequence.frame_stack == 1
-    assert isinstance(agent.begin(jax.random.key(0), 0, 1), recurrent.ActorState)
 
 
 def test_the_spec_of_a_stack_repeats_the_bounds():

@@ -6,7 +6,6 @@ Against definitions in NumPy.
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import oracles
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,7 @@ from linear_agents import as_sample, episode_rows
 
 from retrax.agents import base, exploration, sequences
 from retrax.agents.n_step import n_step_transitions
-from retrax.agents.optimization import descend, gradient_metrics
+from retrax.agents.optimization import gradient_metrics
 from retrax.datatypes import Row, Sample
 
 B, T, A = 3, 6, 4
@@ -219,27 +218,7 @@ def test_mu_depends_on_the_action_and_not_on_the_branch_that_drew_it():
     np.testing.assert_allclose(counts, [0.2, 0.6, 0.2], atol=0.04)
 
 
-def test_epsilon_greedy_has_its_limits():
-    values = np.array([[0.0, 2.0, 2.0], [3.0, 1.0, 1.0]], np.float32)
-    greedy = exploration.epsilon_greedy_probabilities(values, 0.0)
-    np.testing.assert_array_equal(greedy, [[0, 1, 0], [1, 0, 0]])
-    uniform = exploration.epsilon_greedy_probabilities(values, 1.0)
-    np.testing.assert_allclose(uniform, 1 / 3, rtol=1e-6)
-
-
 # Optimisers
-
-
-def test_descent_with_momentum_and_decay_is_the_definition():
-    optimizer = optax.chain(optax.add_decayed_weights(0.5), optax.sgd(0.1, momentum=0.5))
-    params = {"w": jnp.array([1.0, -2.0])}
-    state = optimizer.init(params)
-    w, trace = np.array([1.0, -2.0]), np.zeros(2)
-    for gradient in ([1.0, 2.0], [-3.0, 0.5], [0.0, 0.0]):
-        params, state = descend(optimizer, {"w": jnp.array(gradient)}, state, params)
-        trace = 0.5 * trace + np.array(gradient) + 0.5 * w
-        w = w - 0.1 * trace
-        np.testing.assert_allclose(params["w"], w, rtol=1e-6)
 
 
 def test_dead_units_are_biases_without_a_gradient():

@@ -52,13 +52,6 @@ def test_limits_of_c():
         by_hand(losses.acer_sampled_policy_gradient, expected, 1e-6, c=c, **sampled)
 
 
-def test_erratum_1_the_correction_has_the_value_of_every_action():
-    pi, mu = np.array([0.6, 0.4]), np.array([0.1, 0.9])  # rho(0) = 6 > c
-    low, high = (gradient(pi, mu, [q, 1.0], 0.0, 1, 0.0, 2.0) for q in (-3.0, 3.0))
-    np.testing.assert_allclose(high[0] - low[0], 6 * (1 - 2 / 6), rtol=1e-5)
-    np.testing.assert_allclose(high[1], low[1])
-
-
 def numerical_projection(g, k, delta):
     """Eq. 11 by a solver that knows nothing of it."""
     result = scipy.optimize.minimize(

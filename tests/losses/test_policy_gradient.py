@@ -71,18 +71,6 @@ def test_bias_of_beta_loo_is_proposition_1(seed, size, c):
         np.testing.assert_allclose(bias, np.zeros(size), atol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
-@given(seed=SEEDS, size=SIZES, c=st.floats(0, 5), v=st.floats(-2, 2))
-def test_islr_and_tislr_are_unbiased_with_exact_values(seed, size, c, v):
-    logits, _, grad_pi, mu, q_pi, _ = bandit(seed, size)
-    plain = expected_estimate(losses.islr_loss, logits, mu, lambda a: (mu[a], v, a, q_pi[a]))
-    truncated = expected_estimate(
-        losses.tislr_loss, logits, mu, lambda a: (mu, q_pi, v, a, q_pi[a], c)
-    )
-    np.testing.assert_allclose(plain, q_pi @ grad_pi, rtol=1e-3, atol=2e-4)
-    np.testing.assert_allclose(truncated, q_pi @ grad_pi, rtol=1e-3, atol=2e-4)
-
-
 def test_leave_one_out_by_hand():
     # pi = (1/2, 1/2), Q = (1, 2), action 0 returned 3: -(1 * (3 - 1) * 1/2 + 1/2 + 1) = -2.5.
     by_hand(losses.beta_loo_loss, -2.5, pi=[0.5, 0.5], q=[1, 2], a=0, return_=3, beta=1)

@@ -65,24 +65,6 @@ def test_means_by_hand():
     assert mean_of(scalar_head(), np.float32([3.0]))[0] == 3.0
 
 
-def test_units_change_the_outputs_alone():
-    """A head with unit 10 says of x what one with unit 1 says of the same x, ten times as large."""
-    key, (return_, discount) = jax.random.key(0), f32(0.3, 0.9)
-    one, ten = np.float32([0.4]), np.float32([0.04])
-    means = mean_of(scalar_head(10.0), ten)[0], mean_of(scalar_head(), one)[0]
-    np.testing.assert_allclose(*means, rtol=1e-6)
-    found = loss_of(scalar_head(10.0), ten, return_, discount, -ten, key)
-    expected = loss_of(scalar_head(), one, return_, discount, -one, key)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    plain, scaled = mixture_of_gaussians_head(2), mixture_of_gaussians_head(2, unit=10.0)
-    x = outputs(plain, 0)
-    np.testing.assert_allclose(mean_of(scaled, x)[0], 10 * mean_of(plain, x)[0], rtol=1e-5)
-    deviations = [
-        metrics_of(head, x, return_, discount, x)["standard_deviation"] for head in (plain, scaled)
-    ]
-    np.testing.assert_allclose(deviations[1], 10 * deviations[0], rtol=0.05)  # but the least one
-
-
 @pytest.mark.parametrize("name", HEADS)
 @settings(max_examples=15, deadline=None)
 @given(

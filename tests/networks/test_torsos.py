@@ -48,11 +48,6 @@ def test_image_torso_is_the_slow_convolution():
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_image_torso_wants_time_first():
-    with pytest.raises(AssertionError, match=r"shape \(84, 84, 1\)\) but expected 4"):
-        transformed(ImageTorso, random_images(0, (84, 84, 1)))
-
-
 @pytest.mark.parametrize("sizes", [(3, 2), ()])
 def test_vector_torso_flattens_then_has_linear_layers_with_crelu(sizes):
     vectors = np.random.default_rng(1).normal(size=(3, 2, 2)).astype(np.float32)
