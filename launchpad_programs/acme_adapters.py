@@ -76,11 +76,7 @@ class AgentLearner(acme.core.Learner):
 
 
 class SingleEnvironment(dm_env.Environment):
-    """A vector of one environment (ValueError if it is not) as a `dm_env.Environment`.
-
-    As dm_env asks for, first steps have neither reward nor discount; those of others are NumPy's
-    float32.
-    """
+    """A vector of one environment (ValueError if it is not) as a `dm_env.Environment`."""
 
     def __init__(self, environment: VectorEnvironment):
         if environment.num_envs != 1:

@@ -32,10 +32,9 @@ class ActorNode(Node):
         *,
         loop: Loop | None = None,
     ):
-        """Restores the actor's state where the run or the node continues.
+        """Restores the actor's state where the run continues.
 
-        A `loop` steps the actor without end, and calls the function that it is given before each
-        step: that one raises `Stopped` at the end.
+        A `loop` steps it without end, after calls of what it is given, which raises `Stopped`.
         """
         super().__init__(peers)
         self._actor, self._parameters, self._loop = actor, parameters, loop
@@ -105,8 +104,7 @@ def make_actor(config: ProgramConfig, index: int, peers: Peers) -> ActorNode:
     """Actor number `index`."""
     run, environment = config.run, config.make_actors_environment(index)
     agent = config.make_agent(environment.spec)
-    period = run.actor_update_period or 1
-    parameters = parameters_of(config, agent, peers, update_period=period)
+    parameters = parameters_of(config, agent, peers, update_period=run.actor_update_period or 1)
     writer = peers.writer(environment.spec, agent.sequence, run.environments_of(index))
     actor = Actor.of_run(run, agent, environment, index, writer, parameters)
     loop: Loop | None = None

@@ -47,14 +47,12 @@ class Lease(NamedTuple):
 
 
 class Counter(Node):
-    """Counts the steps of the run. Its public methods are called by the nodes, in any thread.
+    """Counts the steps of the run. The nodes call its public methods, in any thread, maybe twice.
 
-    A call without an answer is repeated, so each may come twice without harm. Steps are granted
-    before they are taken: all actors together take exactly the steps of the run, or a few more
-    where an actor steps several environments at once. Nothing is granted before the learner has
-    started. Steps that an actor was granted when its process died are granted again.
-
-    A counter that is restarted continues from status.json, which is half a second old at most.
+    Steps are granted before they are taken, and after the learner has started: all actors together
+    take exactly the steps of the run, or a few more where one steps several environments at once.
+    Those that an actor held when its process died are granted again. A counter that is restarted
+    continues from status.json, which is half a second old at most.
     """
 
     def __init__(self, config: ProgramConfig, peers: Peers):
@@ -65,7 +63,8 @@ class Counter(Node):
         self._steps = config.run.schedule[0]
         self._largest = max(self._steps // (_PORTIONS * config.run.num_actors), 1)  # of the grants
         self._counters = Counters()
-        self._phase = "starting"
+        # Until the learner has compiled; then collecting until its first update, learning,
+        self._phase = "starting"  # evaluating once all steps are taken, and finished after that.
         self._evaluating_since = math.inf
         self._nodes: dict[str, dict[str, Any]] = {}  # values of the newest reports
         self._reported: dict[str, float] = {}
@@ -83,11 +82,7 @@ class Counter(Node):
             self._restore(read_json(self._directory / STATUS))
 
     def open(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Lets the actors begin; the learner calls it when it is ready.
-
-        `counters` are a snapshot's, `seconds` among them, empty for a new run; `names` as for
-        `Recorder`.
-        """
+        """Lets the actors begin at the counters of a snapshot; `names` as in `Recorder`."""
         with self._lock:
             if self._phase != "starting":
                 return
@@ -171,11 +166,7 @@ class Counter(Node):
             self._write_status()
 
     def status(self) -> dict[str, Any]:
-        """The state of the program, as JSON values.
-
-        `phase` is `starting` until the learner has compiled, `collecting` until its first update,
-        `learning`, `evaluating` once all steps are taken, `finished` after the last evaluation.
-        """
+        """The state of the program, as JSON values."""
         now, rate = time.monotonic(), self._rates["steps"].per_second()
         left = max(self._steps - self._counters.steps, 0)
         return {

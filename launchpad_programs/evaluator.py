@@ -22,16 +22,11 @@ _FINAL_SECONDS = 60.0  # of its own processor time, at the end of the run
 _SHARE = 0.1  # of the time; with 0.2 actors on two cores lose a tenth of their speed
 
 
-class _TooLong(Exception):  # noqa: N818 - not an error
-    """The last evaluation takes too long."""
-
-
 class EvaluatorNode(Node):
     """Evaluates when there are newer parameters, and once more at the end of the run.
 
-    Until the last step of the run it works for a fixed share of the time, and rests within
-    evaluations too. The last evaluation has limited processor time: at the lowest priority, the
-    clock says little on a busy machine.
+    Until then it works for a fixed share of the time, and rests within evaluations too. The last
+    one has limited processor time: at the lowest priority the clock says little.
     """
 
     def __init__(
@@ -84,7 +79,9 @@ class EvaluatorNode(Node):
         steps, self._version = self._steps, version
         try:
             means = self._evaluation.run(params, None, steps).means()
-        except _TooLong:
+        except Stopped:
+            if self._stop.is_set():
+                raise
             self._report(state="waiting", final=True)
             return
         self._best.offer(params, mean_return=means["return"], steps=steps)
@@ -104,10 +101,8 @@ class EvaluatorNode(Node):
         self._phase, self._steps = answer["phase"], answer["counters"]["steps"]
 
     def _before_step(self, _: TimeStep) -> None:
-        if time.process_time() > self._until:
-            raise _TooLong
         self._rest()
-        if self._stop.is_set():
+        if self._stop.is_set() or time.process_time() > self._until:
             raise Stopped("Stopped in the middle of an episode.")
 
     def _rest(self) -> None:

@@ -175,10 +175,9 @@ def newest_values(run: RunConfig) -> dict[str, tuple[str, str]]:
 def process_env(kind: NodeKind, config: ProgramConfig) -> dict[str, str]:
     """Environment variables of a node's process.
 
-    Nodes compute on one core, as Reactor's and ACER's workers do. One that may use an accelerator
-    has the cores that acting nodes leave, at least half of all: threads that wait for another
-    node's core cost both time. A learner of images has all, as convolutions take most of the time.
-    `NPROC` overrides that.
+    Nodes compute on one core. One that may use an accelerator has the cores that acting nodes
+    leave, at least half of all: threads that wait for another node's core cost both time. A learner
+    of images has all, as convolutions take most of the time. `NPROC` overrides that.
     """
     shared = {
         "PYTHONUNBUFFERED": "1",

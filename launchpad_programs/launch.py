@@ -26,7 +26,7 @@ from .engines import isolation
 from .engines.options import EngineOptions, ProgramOptions, missing_packages
 from .launcher import LaunchSummary, run_program, summarise
 from .node import Engine
-from .replay import check_kept, is_kept
+from .replay import check_kept, kept_file
 
 PROG = "retrax launch"
 UPDATE_PERIOD = 50
@@ -103,10 +103,7 @@ def launch(
 
 
 def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
-    """Launches, and prints how it ended and what to do next; the exit status.
-
-    `refused` says why this process has no network namespace of its own, "" if it has one.
-    """
+    """Launches; the exit status. `refused`: why there is no network namespace, "" if there is."""
     notes, warnings = list[str](), list[str]()
     with contextlib.ExitStack() as stack:
         given, run, directory, spec = parse_run(
@@ -167,12 +164,10 @@ def check_engine(engine: EngineOptions, program: ProgramConfig) -> None:
 
         check_ray(engine.ray_address, program, listen_everywhere=engine.listen_everywhere)
     elif engine.name == "launchpad" and (missing := missing_packages()):
-        version = ".".join(map(str, sys.version_info[:2]))
         raise ModuleNotFoundError(
             "--engine launchpad needs Linux, Python 3.10 and the distributed tier: pip install -r "
-            "requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' (this is "
-            f"Python {version}; not installed: {', '.join(missing)}). --engine ray and --launch "
-            "local_mt work without it."
+            "requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' (not "
+            f"installed: {', '.join(missing)}). --engine ray and --launch local_mt work without it."
         )
 
 
@@ -202,7 +197,7 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
     check: Callable[[int], None] = functools.partial(check_kept, directory)
     if engine.name == "launchpad" and has_tables(program.run.replay) and not program.has_workers:
         newest = newest_snapshot(directory)
-        if newest is not None and is_kept(directory, newest):
+        if newest is not None and kept_file(directory, newest).is_file():
             raise ValueError(
                 f"The replay of {directory} is not Reverb's, and --engine launchpad cannot restore "
                 "it: resume with --engine ray or --launch local_mt."
@@ -219,7 +214,8 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
         if of_worker is not None:
             notes += found
     steps = snapshots.newest_whole()
-    is_read = program.has_workers or engine.name == "launchpad" or is_kept(directory, steps)
+    is_read = program.has_workers or engine.name == "launchpad"
+    is_read = is_read or kept_file(directory, steps).is_file()
     if not is_read and (directory / "reverb" / str(steps)).is_dir():
         notes.append(
             "The replay's rows are in a checkpoint of Reverb: it is empty here, and refills."

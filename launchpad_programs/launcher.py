@@ -24,17 +24,6 @@ _LAST_SECONDS = 120.0  # for those that the others needed, which write a row and
 _ENDED_EARLY = "was killed by SIGTERM"
 _STATUS_SECONDS = 0.5
 _LINE_SECONDS = 10.0  # between log lines, at least
-_SILENT_SECONDS = 15.0  # without a report, after which a node is shown as silent
-_SHOWN = {  # of a node's values
-    "steps_per_second": "{:.1f} steps/s",
-    "updates_per_second": "{:.1f} updates/s",
-    "return": "return {:.3g}",
-    "replay_rows": "{} rows",
-    "replay_sequences": "{} sequences",
-    "idle_share": "{:.0%} idle",
-    "staleness": "{:.3g} versions behind",
-    "restarts": "restarts: {}",
-}
 _log = logging.getLogger("retrax")
 
 
@@ -67,10 +56,7 @@ def run_program(
     notes: Sequence[str],
     warnings: Sequence[str] = (),
 ) -> LaunchSummary:
-    """Runs a program in an existing run directory to its end, or until a signal stops it.
-
-    `mode` is `EngineOptions.launch`; `notes` and `warnings` are logged first.
-    """
+    """Runs a program to its end, or until a signal stops it; `mode` as `EngineOptions.launch`."""
     has_processes = mode == "local_mp"
     log = setup_log(config.directory)
     try:
@@ -107,13 +93,10 @@ def supervise(
     stop: StopEvent,
     *,
     stop_seconds: float = _STOP_SECONDS,
-    save_seconds: float = SAVE_SECONDS,
-    last_seconds: float = _LAST_SECONDS,
 ) -> str:
     """Waits until the run is finished, stopped or failed, and then ends all nodes.
 
-    Nodes that write nothing have `stop_seconds` to end, those that save snapshots `save_seconds`,
-    the last ones `last_seconds`. Returns which node failed and how; "" if none did.
+    Those without snapshots have `stop_seconds`. Returns which node failed and how; "" if none did.
     """
     try:
         failure = _wait(nodes, finished, stop)
@@ -122,14 +105,14 @@ def supervise(
         for node in first:
             node.stop()
         _join([node for node in first if node not in saving], stop_seconds)
-        _join(saving, save_seconds)
+        _join(saving, SAVE_SECONDS)
         # A process that is stopped while it imports has nothing to save, and just ends.
         wrong = [node for node in saving if node.ended() not in ("done", _ENDED_EARLY)]
         if wrong and not failure:
             failure = _failure(wrong[0])
         for node in nodes:
             node.stop()
-        _join(nodes, last_seconds)
+        _join(nodes, _LAST_SECONDS)
     finally:
         for node in nodes:
             node.stop()
@@ -230,14 +213,14 @@ def table(status: Mapping[str, Any], running: Sequence[RunningNode]) -> Table:
         title = f"{line(status)} | elapsed {_time(status['seconds'])}"
     table = Table("node", "pid", "state", "newest report", title=title, title_justify="left")
     for node in running:
-        values = dict(status.get("nodes", {}).get(node.name, {}))
-        silent = values.get("silent_seconds", 0.0)
-        is_silent = silent > _SILENT_SECONDS and not node.ended()
-        silence = f" (silent for {silent:.0f} s)" if is_silent else ""
-        values["restarts"] = status.get("restarts", {}).get(node.name)
-        shown = [text.format(values[k]) for k, text in _SHOWN.items() if values.get(k) is not None]
-        state = _state(status, node) + silence
-        table.add_row(node.name, str(node.pid() or "-"), state, ", ".join(shown))
+        values = {**status.get("nodes", {}).get(node.name, {})}
+        values["restarts"] = status.get("restarts", {}).get(node.name, 0)
+        shown = [
+            f"{name.replace('_', ' ')} {round(value, 2)}"
+            for name, value in values.items()
+            if isinstance(value, int | float)
+        ]
+        table.add_row(node.name, str(node.pid() or "-"), _state(status, node), ", ".join(shown))
     return table
 
 

@@ -6,6 +6,7 @@ import functools
 import importlib
 import itertools
 import time
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -123,12 +124,6 @@ class Starting(PeerLost):
     """The node is being made: it lives, and the call must be made again."""
 
 
-class RemoteAnswer(NamedTuple):
-    """A `replay.interface.Answer`."""
-
-    result: Callable[[float], Any]
-
-
 class RemotePeer(abc.ABC):
     """A node in another process, as a `replay.Peer`.
 
@@ -152,7 +147,9 @@ class RemotePeer(abc.ABC):
 
     def send(self, method: str, *arguments: Any) -> Answer:
         """As `Peer.send`."""
-        return RemoteAnswer(functools.partial(self._read, self._send(method, *arguments)))
+        answer: Any = types.SimpleNamespace()
+        answer.result = functools.partial(self._read, self._send(method, *arguments))
+        return answer
 
     def call(self, method: str, *arguments: Any) -> Any:
         """As `Peer.call`; a call is made again only if the node was lost."""

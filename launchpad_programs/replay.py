@@ -11,17 +11,16 @@ from ..training.snapshots import Snapshots
 from .config import ProgramConfig
 from .node import Node, Peers
 
+FOLDER = "replay"  # of the run directory
+
 
 class KeptReplayNode(ReplayNode, Node):
-    """Keeps its state for every snapshot of the learner, in `replay/` of the run directory.
-
-    A restarted node restores its newest state, a node of a resumed run that of the snapshot.
-    """
+    """Keeps its state for every snapshot; restores it, or the newest if it is restarted."""
 
     def __init__(self, config: ProgramConfig, local: LocalReplay, peers: Peers):
         ReplayNode.__init__(self, local, max_lead=config.max_lead, restarts=config.restarts)
         Node.__init__(self, peers)
-        self._snapshots = _states(config.directory)
+        self._snapshots = Snapshots(config.directory / FOLDER)
         self._snapshots.directory.parent.mkdir(exist_ok=True)
         if not config.restarts:  # states of later steps, or of an earlier run
             self._snapshots.remove_newer(-1 if config.resumed_at is None else config.resumed_at)
@@ -43,27 +42,17 @@ class KeptReplayNode(ReplayNode, Node):
 
 def make_replay(config: ProgramConfig, index: int, peers: Peers) -> KeptReplayNode:
     """The replay, which calls nobody."""
-    run = config.run
-    local = LocalReplay(
-        config.spec,
-        config.make_agent(config.spec).sequence,
-        run.replay,
-        num_envs=run.num_envs,
-        seed=run.seed,
-    )
-    return KeptReplayNode(config, local, peers)
+    run, sequence = config.run, config.make_agent(config.spec).sequence
+    options = {"num_envs": run.num_envs, "seed": run.seed}
+    return KeptReplayNode(config, LocalReplay(config.spec, sequence, run.replay, **options), peers)
 
 
-def is_kept(directory: Path, steps: int) -> bool:
-    """Whether a replay's node kept its state for the snapshot at `steps`."""
-    return _states(directory).path(steps).is_file()
+def kept_file(directory: Path, steps: int) -> Path:
+    """The file of a replay's node for the snapshot at `steps`."""
+    return Snapshots(directory / FOLDER).path(steps)
 
 
 def check_kept(directory: Path, steps: int) -> None:
     """Compares the state for the snapshot at `steps`, if there is one, with its checksum."""
-    if is_kept(directory, steps):
-        check_sealed(_states(directory).path(steps))
-
-
-def _states(directory: Path) -> Snapshots:
-    return Snapshots(directory / "replay")
+    if (path := kept_file(directory, steps)).is_file():
+        check_sealed(path)

@@ -20,10 +20,9 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, 
 
 
 def isolate() -> str:
-    """Moves this process, and those that it starts, into a network namespace of their own.
+    """Moves this process and its children into a network namespace; "", or why it could not.
 
     Without root this must come before the process has a second thread: before NumPy is imported.
-    Returns "" if from now on no other process can connect; otherwise the reason.
     """
     user, group = os.getuid(), os.getgid()
     try:
@@ -74,9 +73,8 @@ def _keep_identity(user: int, group: int) -> None:
 
 
 def _raise_loopback() -> None:
-    request = struct.pack("16sh14x", b"lo", 0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        answer = fcntl.ioctl(control, _SIOCGIFFLAGS, request)
+        answer = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sh14x", b"lo", 0))
         (flags,) = struct.unpack_from("h", answer, 16)
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
 

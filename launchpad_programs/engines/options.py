@@ -68,10 +68,7 @@ class EngineOptions(ProgramOptions):
         return not is_private and not self.listen_everywhere
 
     def network(self, refused: str) -> list[str]:
-        """Sentences for the log: who can connect; ValueError if others could unasked.
-
-        `refused` says why this process has no network namespace of its own, "" if it has one.
-        """
+        """Who can connect, for the log; refuses if others could unasked, `refused` as `isolate`."""
         if self.name == "threads":
             return []
         # Whether a running cluster asks for a token is its own matter.

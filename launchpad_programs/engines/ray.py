@@ -1,9 +1,7 @@
 """Ray: a program's nodes in actors, which are started again when they die and call each other.
 
-Ray places, starts and ends the processes, and carries all data: rows, draws and parameters, too.
-What the nodes that others call and the evaluator write is in the run directory, so they stay on the
-launcher's host; actors and workers may be anywhere. The process of a node may die and another one
-take its name: calls then find the new one, and are made again.
+Nodes that write in the run directory stay on the launcher's host; actors and workers may be
+anywhere. The process of a node may die and another one take its name: calls then find the new one.
 """
 
 import contextlib
@@ -45,10 +43,7 @@ _log = logging.getLogger("retrax")
 def start_actors(
     config: ProgramConfig, *, max_failures: int, ended: Callable[[], str]
 ) -> list[RunningNode]:
-    """Starts every node of a program within a `ray_session`, which gives `ended`.
-
-    See `EngineOptions.max_failures`.
-    """
+    """Starts every node of a program within a `ray_session`, which gives `ended`."""
     program = RayProgram(config, max_failures, ended)
     return [RayNode(spec, program).running() for spec in nodes_of(config)]
 
@@ -240,10 +235,7 @@ class Host:
         return str(ray.util.get_node_ip_address()), os.getpid()
 
     def run(self, pickled: bytes, log: Path) -> str:
-        """Runs a node to its end; returns the traceback of its error, "" if there was none.
-
-        `pickled` are its spec and config. On the launcher's host its output goes to `log`.
-        """
+        """Runs a node, pickled spec and config, to its end; the traceback of its error, or ""."""
         try:
             if self._is_home:
                 log.parent.mkdir(parents=True, exist_ok=True)

@@ -1,15 +1,12 @@
 """Ray on this machine, as long as the launcher lives: a process between the two.
 
-It starts Ray, reports the address, and waits for the end of its standard input, whose other end the
-launcher holds, or of one of Ray's processes. Then it ends Ray and removes its folder of logs and
-sockets, even if the launcher was killed: without it, some of Ray's processes would live on for a
-minute, and the folder for ever. It is in a session of its own, so a terminal's signals do not reach
-Ray; and Ray forks, which a process that has used JAX must not.
+It starts Ray, and waits for the end of its standard input, whose other end the launcher holds, or
+of one of Ray's processes. Then it ends Ray and removes its folder, even if the launcher was killed.
+It is in a session of its own, where a terminal's signals do not reach Ray; and Ray forks, which a
+process that has used JAX must not. The open pipe REPORT gets the address, or why there is none, in
+a sentence with spaces: whatever Python imports may print to standard output.
 
     python -m retrax.launchpad_programs.engines.ray_head FOLDER CPUS OBJECT_BYTES REPORT
-
-REPORT is the number of an open pipe, since whatever Python imports may print to standard output. It
-gets the address, or a sentence with spaces that says why there is none.
 """
 
 import contextlib
@@ -48,10 +45,9 @@ def main(folder: str, cpus: int, object_bytes: int, report: int) -> None:
 def users(folder: str) -> set[psutil.Process]:
     """The processes that this one has started, and others with the folder in their command line."""
     found = set(psutil.Process().children(recursive=True))
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and folder in " ".join(process.cmdline()):
-                found.add(process)
+    for process in psutil.process_iter(["cmdline"]):
+        if process.pid != os.getpid() and folder in " ".join(process.info["cmdline"] or ()):
+            found.add(process)
     return found
 
 

@@ -7,6 +7,7 @@ Ray has tokens: 2.52 and newer), and keeps logs and sockets in a temporary folde
 import contextlib
 import math
 import os
+import pickle
 import secrets
 import socket
 import sys
@@ -15,11 +16,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import Any
 
 import cloudpickle
 
-from ...agents.base import Agent
-from ...basics.sentences import first_line
+from ...basics.sentences import first_line, reason
 from ...replay.packing import SequencePacking
 from ...replay.remote import CHUNK_ROWS, MAX_CHUNKS, REQUEST_BYTES
 from ...training.learner import packing_of
@@ -55,8 +56,6 @@ def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: 
             "--ray-address needs --listen-everywhere: the nodes connect over the network, and "
             "whoever can connect can execute code."
         )
-    elif address.rpartition(":")[0] in ("localhost", "127.0.0.1"):  # Ray would replace it
-        raise ValueError(f"--ray-address must be the one that ray start printed, got {address}.")
     else:
         own_address(address)
 
@@ -119,7 +118,7 @@ def _join(address: str, stack: contextlib.ExitStack) -> None:
             "(RAY_AUTH_MODE=token, ~/.ray/auth_token)."
         ) from error
     stack.callback(ray.shutdown)
-    # Ray would print 600 letters about each death; the log has it in one line.
+    # Ray would print 600 letters about each death.
     ray._private.worker.print_to_stdstream = lambda *lines, **options: None
 
 
@@ -159,20 +158,14 @@ def check_cluster(config: ProgramConfig, address: str) -> None:
 
     available, home = ray.cluster_resources().get("CPU", 0.0), home_resources().get("CPU", 0.0)
     check_cpus(config, available, f"the cluster at {address} has", home=home)
-    pickled = cloudpickle.dumps(config)
+    pickled, loads = cloudpickle.dumps(config), pickle.loads
 
-    def lacks() -> str:  # its code is sent, and so needs no module of ours
-        import pickle
-
-        try:
-            sent = pickle.loads(pickled)
-            sent.make_agent(sent.spec)
-        except Exception as error:
-            return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
-        return ""
+    def make() -> None:  # its code is sent, and so needs no module of ours
+        sent = loads(pickled)
+        sent.make_agent(sent.spec)
 
     env = process_env(acting_kind(config.run), config)
-    task = ray.remote(num_cpus=0, max_retries=0, runtime_env={"env_vars": env})(lacks)
+    task = ray.remote(num_cpus=0, max_retries=0, runtime_env={"env_vars": env})(make)
     answers = {}
     for host in ray.nodes():
         if host["Alive"]:
@@ -180,21 +173,20 @@ def check_cluster(config: ProgramConfig, address: str) -> None:
             answers[host["NodeManagerAddress"]] = task.options(scheduling_strategy=there).remote()
     for host, answer in answers.items():
         try:
-            reason = ray.get(answer, timeout=_HOST_SECONDS)
+            ray.get(answer, timeout=_HOST_SECONDS)
         except ray.exceptions.RayError as error:
-            reason = first_line(error)
-        if reason:
+            why = reason(getattr(error, "cause", error))
             raise ValueError(
-                f"The host {host} cannot run an actor ({reason}): every host of the cluster needs "
+                f"The host {host} cannot run an actor ({why}): every host of the cluster needs "
                 "retrax, and the modules of the agent and the environment."
-            )
+            ) from None
 
 
 def own_address(address: str) -> str:
     """The address of this machine in the network of Ray's head; ValueError if none answers."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ValueError(f"--ray-address must be HOST:PORT, got {address}.")
+    if host in ("", "localhost", "127.0.0.1") or not port.isdecimal():  # Ray would replace these
+        raise ValueError(f"--ray-address must be HOST:PORT as ray start prints it, got {address}.")
     try:
         with socket.create_connection((host, int(port)), _ANSWER_SECONDS) as connection:
             own: str = connection.getsockname()[0]
@@ -203,10 +195,10 @@ def own_address(address: str) -> str:
         raise ValueError(f"No Ray answers at --ray-address {address} ({error}).") from None
 
 
-def object_bytes(config: ProgramConfig, agent: Agent) -> int:
+def object_bytes(config: ProgramConfig) -> int:
     """Memory for what Ray carries: draws, rows and parameters, sent or still read; twice that."""
-    run, sequence = config.run, agent.sequence
-    packing = SequencePacking(config.spec, sequence)
+    run, agent = config.run, config.make_agent(config.spec)
+    packing = SequencePacking(config.spec, agent.sequence)
     # Small draws travel together, see `RemoteReplay`.
     draws = max(packing.draw_bytes(run.replay.draw_size), REQUEST_BYTES)
     chunk = CHUNK_ROWS * packing.row_bytes * run.environments_per_actor
@@ -217,19 +209,16 @@ def object_bytes(config: ProgramConfig, agent: Agent) -> int:
 @contextlib.contextmanager
 def _head(config: ProgramConfig) -> Iterator[tuple[str, Callable[[], str]]]:
     """A `ray_head`: its address, and why it has ended."""
-    size = object_bytes(config, config.make_agent(config.spec))
     parent = tempfile.gettempdir()
-    folder = tempfile.mkdtemp(
-        prefix="retrax-ray-", dir=parent if len(parent) <= _MAX_PREFIX else "/tmp"
-    )
+    parent = parent if len(parent) <= _MAX_PREFIX else "/tmp"
+    folder = tempfile.mkdtemp(prefix="retrax-ray-", dir=parent)
     os.environ.update(_variables(folder))
     reader, writer = os.pipe()
-    words = folder, str(cpus()), str(size), str(writer)
+    words = folder, *map(str, (cpus(), object_bytes(config), writer))
     command = [sys.executable, "-m", f"{__package__}.ray_head", *words]
+    pipes: Any = {"stdin": PIPE, "stdout": sys.stderr, "pass_fds": [writer]}
     # The end of the block closes its standard input.
-    with Popen(
-        command, stdin=PIPE, stdout=sys.stderr, pass_fds=[writer], start_new_session=True
-    ) as head:
+    with Popen(command, start_new_session=True, **pipes) as head:
         os.close(writer)
         with os.fdopen(reader) as pipe:
             address = pipe.read()

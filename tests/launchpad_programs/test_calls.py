@@ -150,45 +150,34 @@ def start(monkeypatch):
     wait_for(lambda: all(node.ended() for node in nodes))
 
 
-def test_ends_and_tracebacks_of_threads(start):
-    nodes = start(lambda spec, config, peers: Node(peers.stop, spec.name == "worker/1"))
-    first, *others = sorted(nodes)
-    assert (first, others[1:]) == ("counter/0", ["parameter_server/0", "worker/0", "worker/1"])
-    counter, worker = nodes["counter/0"], nodes["worker/1"]
-    assert counter.ended() == worker.ended() == ""
-    worker.stop()
-    wait_for(worker.ended)
-    assert worker.ended() == "failed with ValueError"
-    assert worker.traceback().endswith("ValueError: the node's own sentence\n")
-    assert counter.ended() == counter.traceback() == ""
-    counter.stop()
-    wait_for(counter.ended)
-    assert counter.ended() == "done"
-    assert not counter.revive()
-    assert not worker.revive()
-
-
-def test_a_node_of_a_thread_calls_those_that_were_made_before(start):
-    """In its own thread; if one cannot be made, no thread is started."""
-    answers = []
+def test_nodes_in_threads_call_those_made_before_and_end(start):
+    """They call in their own thread; if one cannot be made, no thread is started."""
+    answers, fails = [], {"worker/1"}
 
     def make(spec, config, peers):
         if spec.name == "worker/0":
             answers.append(peers.peer("counter/0").call("add", 1, 1))
             answers.append(peers.peer("counter/0").send("add", 1, 2).result(0.0))
-        return Node(peers.stop)
+        return Node(peers.stop, spec.name in fails)
 
     def failing(spec, *arguments):
-        if spec.name == "worker/1":
-            raise ValueError("no maze")
-        return make(spec, *arguments)
+        return raises(ValueError("no maze")) if spec.name == "worker/1" else make(spec, *arguments)
 
     before = threading.active_count()
     with pytest.raises(ValueError, match="no maze"):
         start(failing)
     assert threading.active_count() == before
     assert answers == [2, 3]
-    start(make)
+    nodes = start(make)
+    assert sorted(nodes)[::2] == ["counter/0", "parameter_server/0", "worker/1"]
+    counter, worker = nodes["counter/0"], nodes["worker/1"]
+    assert counter.ended() == worker.ended() == counter.traceback() == ""
+    for node, how in ((worker, "failed with ValueError"), (counter, "done")):
+        node.stop()
+        wait_for(node.ended)
+        assert node.ended() == how
+        assert not node.revive()
+    assert worker.traceback().endswith("ValueError: the node's own sentence\n")
 
 
 @pytest.fixture

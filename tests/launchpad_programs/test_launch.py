@@ -8,8 +8,6 @@ import pathlib
 import re
 import signal
 import socket
-import subprocess
-import sys
 
 import pytest
 from program_configs import make_config, make_run, make_workers
@@ -26,7 +24,6 @@ from retrax.launchpad_programs.engines.options import (
     missing_packages,
     ray_version,
 )
-from retrax.launchpad_programs.engines.ray_head import users
 from retrax.launchpad_programs.engines.ray_session import check_cpus, object_bytes
 from retrax.launchpad_programs.launcher import LaunchSummary
 from retrax.replay.packing import Packing
@@ -45,16 +42,6 @@ needs_engine = pytest.mark.skipif(
     missing_packages() != [] and ray_version() < OLDEST_RAY,
     reason="needs the distributed or the cluster tier",
 )
-FAILING = """
-import gymnasium
-
-class Reset(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        raise RuntimeError("no maze")
-"""
 CATCH = ["reactor", "--environment", "catch"]
 WORKERS = [*CATCH, "--num-workers", 2]
 MT = ["--launch", "local_mt"]
@@ -116,11 +103,10 @@ JOINED = [*RAY, "--listen-everywhere", "--ray-address"]
         ("2.48.0", [*RAY, "--num-actors", 50], "asks for 5.8 CPUs (0.8, and 0.1 for each of 50"),
         ("2.48.0", [*RAY, "--ray-address", "here:1"], "needs --listen-everywhere: the nodes conn"),
         *(
-            ("2.48.0", [*JOINED, wrong], f"--ray-address must be HOST:PORT, got {wrong}.")
-            for wrong in ("here", ":1", "here:", "ray://here", "here:one")
+            ("2.48.0", [*JOINED, wrong], f"HOST:PORT as ray start prints it, got {wrong}.")
+            for wrong in ("here", ":1", "here:", "ray://here", "here:one", "localhost:6379")
         ),
-        ("2.48.0", [*JOINED, "localhost:6379"], "the one that ray start printed, got localhost"),
-        ("2.48.0", [*JOINED, "127.0.0.1:6379"], "the one that ray start printed, got 127.0.0.1"),
+        ("2.48.0", [*JOINED, "127.0.0.1:6379"], "HOST:PORT as ray start prints it, got 127.0.0.1"),
         ("2.48.0", [*JOINED, "127.0.0.2:7"], "No Ray answers at --ray-address 127.0.0.2:7 ("),
         ("2.48.0", [*JOINED, "127.0.0.2:70000"], "No Ray answers at --ray-address 127.0.0.2:700"),
         ("2.60.0", ["--engine", "launchpad", *MT], "leave --launch local_mt out"),
@@ -143,7 +129,9 @@ def test_what_an_engine_cannot_do_is_refused_before_anything_is_written(
 
 @pytest.mark.parametrize(("version", "has_tokens"), [("2.51.2", False), ("2.52.0", True)])
 def test_what_ray_can_do_is_not_refused(install, version, has_tokens):
+    """A token is enough to keep others away."""
     install(version)
+    assert EngineOptions(engine="ray").needs_namespace != has_tokens
     with socket.create_server(("127.0.0.2", 0)) as server:
         address = f"127.0.0.2:{server.getsockname()[1]}"
         for run in (make_run(), make_workers()):
@@ -151,18 +139,15 @@ def test_what_ray_can_do_is_not_refused(install, version, has_tokens):
             launch_module.check_engine(EngineOptions(engine="ray"), config)
             joined = EngineOptions(engine="ray", ray_address=address, listen_everywhere=True)
             launch_module.check_engine(joined, config)
-    assert options_module.has_tokens() == has_tokens
 
 
 def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypatch, tmp_path):
     monkeypatch.setattr(launch_module, "missing_packages", lambda: ["launchpad", "reverb"])
-    directory = tmp_path / "run"
-    sentence = refused(*CATCH, "--run-directory", directory, "--engine", "launchpad")
-    assert not directory.exists()
-    assert "Python 3.10" in sentence
-    assert "pip install -r requirements.txt" in sentence
-    assert "elsewhere pip install 'retrax[distributed]'" in sentence
-    assert "not installed: launchpad, reverb" in sentence
+    sentence = refused(*CATCH, "--run-directory", tmp_path / "run", "--engine", "launchpad")
+    assert not (tmp_path / "run").exists()
+    advice = "pip install -r requirements.txt in a clone, elsewhere pip install 'retrax[distributed"
+    for part in ("Python 3.10", advice, "(not installed: launchpad, reverb)"):
+        assert part in sentence
 
 
 @needs_engine
@@ -183,7 +168,6 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
             ["acer", "--environment", "catch", "--agent.vector-sizes", 10**7, 10**7],
             "GB for the learner's state, needs",
         ),
-        (["reactor", "--environment", "failing_maze:Reset"], "0: RuntimeError: no maze."),
         ([*CATCH, "--max-staleness", 2], "max_staleness needs workers: give num_workers, got 0"),
         ([*CATCH, "--decoupled"], "WorkerOptions.decoupled needs workers: give num_workers"),
         ([*WORKERS, "--num-actors", 3], "num_actors must be num_workers 2, since every worker"),
@@ -195,9 +179,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         (["--resume", "/nowhere"], "/nowhere is not a run directory"),
     ],
 )
-def test_wrong_arguments(refused, arguments, expected, tmp_path, monkeypatch):
-    (tmp_path / "failing_maze.py").write_text(FAILING)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_wrong_arguments(refused, arguments, expected, tmp_path):
     if "--environment" in arguments:
         arguments = [*arguments, "--run-directory", tmp_path / "run"]
     assert expected in refused(*arguments)
@@ -211,10 +193,9 @@ def test_without_a_namespace_it_is_refused(refused, isolated, monkeypatch, tmp_p
     isolated("not permitted")
     monkeypatch.chdir(tmp_path)
     sentence = refused(*CATCH, "--run-directory", name)
-    assert "can execute code in it" in sentence
-    assert "private network namespace (not permitted)" in sentence
-    assert "--listen-everywhere" in sentence
-    assert "kernel.unprivileged_userns_clone=1" in sentence
+    refusal = "can execute code in it, and this system refuses it a private network namespace (not"
+    for part in (refusal, "kernel.unprivileged_userns_clone=1", "--listen-everywhere"):
+        assert part in sentence
     assert list(tmp_path.iterdir()) == []
 
 
@@ -236,16 +217,10 @@ def test_from_python_it_is_refused_too(isolated, monkeypatch, tmp_path):
 
 @needs_engine
 def test_run_directories_that_are_refused(refused, tmp_path):
-    new = [*CATCH, "--run-directory"]
-    (tmp_path / "file").write_text("")
-    assert refused(*new, tmp_path / "file").endswith("is a file.")
-    assert "is not empty, and holds no run" in refused(*new, tmp_path)
-    (tmp_path / "file").unlink()
     write_config(tmp_path, make_run())
-    assert "holds a run with another config" in refused(*new, tmp_path)
-    sentence = refused("--resume", tmp_path)
-    assert "was trained in one process" in sentence
-    assert f"retrax train --resume {tmp_path}" in sentence
+    assert "holds a run with another config" in refused(*CATCH, "--run-directory", tmp_path)
+    advice = f"was trained in one process: continue it with retrax train --resume {tmp_path}"
+    assert advice in refused("--resume", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -345,25 +320,8 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
 @pytest.mark.parametrize("missing", [[], ["launchpad"]])
 def test_the_default_is_launchpad_where_it_is_installed(missing, monkeypatch):
     monkeypatch.setattr(options_module, "missing_packages", lambda: missing)
-    assert EngineOptions().name == ("ray" if missing else "launchpad")
-    for name in ("launchpad", "ray"):
-        assert EngineOptions(engine=name).name == name
-
-
-def test_the_module_is_the_command():
-    """Python starts programs so: a wrong option is named there too, with exit status 2."""
-    command = [sys.executable, "-m", "retrax.launchpad_programs", "reactor", *MT]
-    refused = subprocess.run([*command, "--stepz", "3"], capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert "Unrecognized options" in refused.stderr
-    assert "--stepz" in refused.stderr
-
-
-def test_help_lists_the_agents_fields(capsys):
-    assert main(["launch", "reactor", "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert "--num-actors" in shown
-    assert "--agent.replay.selector" in shown
+    names = [EngineOptions(engine=engine).name for engine in (None, "launchpad", "ray")]
+    assert names == ["ray" if missing else "launchpad", "launchpad", "ray"]
 
 
 TWO = "each of 13 actors), but this machine has 2: at most 12 actors fit."
@@ -385,22 +343,9 @@ TWO = "each of 13 actors), but this machine has 2: at most 12 actors fit."
 def test_cpus_by_hand(tmp_path, num_actors, there, home, expected):
     workers = num_actors == "workers"
     run = make_workers() if workers else make_run(num_envs=num_actors, num_actors=num_actors)
-    config, options = make_config(tmp_path, run=run), {"home": home}
-    if expected is None:
-        check_cpus(config, there, "this machine has", **options)
-    else:
-        with pytest.raises(ValueError, match=re.escape(expected)):
-            check_cpus(config, there, "this machine has", **options)
-
-
-def test_processes_that_use_a_folder_are_found(tmp_path):
-    command = [sys.executable, "-c", "print(flush=True); input()", str(tmp_path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes) as process:
-        process.stdout.readline()  # it has its command line now
-        assert {user.pid for user in users(str(tmp_path))} == {process.pid}
-        process.kill()
-    assert users(str(tmp_path)) == set()
+    wrong = pytest.raises(ValueError, match=re.escape(expected)) if expected else None
+    with wrong or contextlib.nullcontext():
+        check_cpus(make_config(tmp_path, run=run), there, "this machine has", home=home)
 
 
 def test_memory_for_what_ray_carries_by_hand(tmp_path, monkeypatch):
@@ -408,8 +353,7 @@ def test_memory_for_what_ray_carries_by_hand(tmp_path, monkeypatch):
 
     Small draws travel together: up to four in an answer, which has then 2^20 bytes at most.
     """
-    agent = make_config(tmp_path).make_agent(make_config(tmp_path).spec)
-    assert object_bytes(make_config(tmp_path), agent) == 2**28
+    assert object_bytes(make_config(tmp_path)) == 2**28
     large = dataclasses.replace(make_run().agent_config.replay, batch_size=10_000)
     run = make_run(num_envs=4)
     run = dataclasses.replace(run, agent_config=dataclasses.replace(run.agent_config, replay=large))
@@ -420,11 +364,11 @@ def test_memory_for_what_ray_carries_by_hand(tmp_path, monkeypatch):
     # Numbers, three keys and a weight for each sequence, and the rows; each from a multiple of 64.
     parts = 8 * 8, 10_000 * 3 * 8, 10_000 * 4, 10_000 * agent.sequence.length * row
     draw = sum(-(-part // 64) * 64 for part in parts)
-    assert object_bytes(config, agent) == 2 * (5 * draw + 2 * each)
+    assert object_bytes(config) == 2 * (5 * draw + 2 * each)
     monkeypatch.setattr(ray_session, "_LEAST_OBJECT_BYTES", 0)
     config = make_config(tmp_path, num_envs=4)
     assert 4 * config.run.replay.draw_size * agent.sequence.length * row < 2**20
-    assert object_bytes(config, agent) == 2 * (5 * 2**20 + 2 * each)
+    assert object_bytes(config) == 2 * (5 * 2**20 + 2 * each)
 
 
 def test_only_the_owner_can_read_the_token_of_a_program(tmp_path):

@@ -49,10 +49,16 @@ class Node:
         return f"Traceback of {self.name}"
 
 
+KILLED = "was killed by SIGKILL"
+NEVER, FOR_EVER = math.inf, {"after": math.inf}
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """The launcher's."""
     monkeypatch.setattr(launcher, "time", clock := Clock())
+    monkeypatch.setattr(launcher, "SAVE_SECONDS", 20.0)
+    monkeypatch.setattr(launcher, "_LAST_SECONDS", 10.0)
     return clock
 
 
@@ -60,26 +66,39 @@ def clock(monkeypatch):
 def play(clock):
     """Supervises nodes that differ from harmless ones as given; how they end, and the nodes."""
 
-    def play(finished_at=math.inf, stops_at=math.inf, **changes):
+    def play(finished_at=NEVER, stops_at=NEVER, **changes):
         clock.stops_at = stops_at
-        nodes = {
-            label: Node(clock, f"{label}/0", **changes.get(label, {}))
-            for label in ("counter", "replay", "learner", "actor")
-        }
-        ending = launcher.supervise(
-            list(nodes.values()),
-            lambda: clock.now >= finished_at,
-            clock,
-            save_seconds=20.0,
-            last_seconds=10.0,
-        )
+        labels = ("counter", "replay", "learner", "actor")
+        nodes = {x: Node(clock, f"{x}/0", **changes.get(x, {})) for x in labels}
+        ending = launcher.supervise(list(nodes.values()), lambda: clock.now >= finished_at, clock)
         assert all(node.ended() for node in nodes.values())
         return ending, types.SimpleNamespace(**nodes)
 
     return play
 
 
-KILLED = "was killed by SIGKILL"
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        *(({x: {"at": 5.0, "how": KILLED}}, f"{x}/0 {KILLED}.") for x in ("actor", "learner")),
+        ({"counter": {"at": 5.0, "how": KILLED}}, f"counter/0 {KILLED}."),
+        ({"actor": {"at": 5.0}}, "actor/0 ended too early."),
+        (  # while it saves
+            {"finished_at": 5.0, "learner": {"after": 1.0, "how": "failed with exit code 1"}},
+            "learner/0 failed with exit code 1.",
+        ),
+        # By a signal of the terminal, before the launcher sees its own; and while they start.
+        ({"stops_at": 5.15, "actor": {"at": 5.0, "how": KILLED}}, ""),
+        ({"stops_at": 1.0, "learner": {"how": "was killed by SIGTERM"}}, ""),
+    ],
+)
+def test_how_a_program_ends(play, changes, expected):
+    """The sentence has the traceback of the node that failed, and all others are stopped then."""
+    ending, nodes = play(**changes)
+    sentence, _, traceback = ending.partition("\n")
+    assert sentence == expected
+    assert traceback == (f"Traceback of {expected.split()[0]}" if expected else "")
+    assert max(node.asked for node in vars(nodes).values()) < 6.5
 
 
 @pytest.mark.parametrize("cause", ["finished_at", "stops_at"])
@@ -91,34 +110,12 @@ def test_nodes_that_save_end_before_those_that_they_need(play, cause):
     assert nodes.learner.end <= nodes.counter.asked == nodes.replay.asked < nodes.learner.end + 0.5
 
 
-@pytest.mark.parametrize("label", ["actor", "learner", "counter"])
-def test_a_killed_node_ends_the_program(play, label):
-    ending, nodes = play(**{label: {"at": 5.0, "how": KILLED}})
-    assert ending == f"{label}/0 was killed by SIGKILL.\nTraceback of {label}/0"
-    assert max(node.asked for node in vars(nodes).values()) < 6.0
-
-
-def test_a_node_that_returns_has_ended_too_early(play):
-    assert play(actor={"at": 5.0})[0].startswith("actor/0 ended too early.")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"stops_at": 5.15, "actor": {"at": 5.0, "how": KILLED}},  # before the launcher sees its own
-        {"stops_at": 1.0, "learner": {"how": "was killed by SIGTERM"}},  # while they start
-    ],
-)
-def test_nodes_that_end_with_a_signal_of_the_terminal_have_not_failed(play, changes):
-    assert play(**changes)[0] == ""
-
-
 def test_nodes_that_ignore_their_stop_event_are_killed(play):
     """Those that save get longer, and so do those that the others need."""
-    ending, nodes = play(stops_at=5.0, actor={"after": math.inf}, learner={"after": 10.0})
+    ending, nodes = play(stops_at=5.0, actor=FOR_EVER, learner={"after": 10.0})
     assert ending == ""
     assert 3.0 <= nodes.actor.killed - nodes.actor.asked < 3.5
-    ending, nodes = play(stops_at=5.0, learner={"after": math.inf}, replay={"after": math.inf})
+    ending, nodes = play(stops_at=5.0, learner=FOR_EVER, replay=FOR_EVER)
     assert ending == "learner/0 was killed by SIGKILL.\nTraceback of learner/0"
     assert 20.0 <= nodes.learner.killed - nodes.learner.asked < 20.5
     assert 10.0 <= nodes.replay.killed - nodes.replay.asked < 10.5
@@ -128,13 +125,8 @@ def test_nodes_that_ignore_their_stop_event_are_killed(play):
 def test_a_second_interrupt_waits_for_no_node(play, clock, label):
     clock.interrupts_at = 8.0
     with pytest.raises(KeyboardInterrupt):
-        play(stops_at=5.0, **{label: {"after": math.inf}})
+        play(stops_at=5.0, **{label: FOR_EVER})
     assert clock.now < 11.5
-
-
-def test_a_learner_that_fails_while_it_saves_is_reported(play):
-    ending, _ = play(finished_at=5.0, learner={"after": 1.0, "how": "failed with exit code 1"})
-    assert ending == "learner/0 failed with exit code 1.\nTraceback of learner/0"
 
 
 def test_nodes_that_are_lost_with_their_engine_are_neither_stopped_nor_waited_for(tmp_path, capsys):
@@ -149,16 +141,14 @@ def test_nodes_that_are_lost_with_their_engine_are_neither_stopped_nor_waited_fo
 
 
 NAMES = ("replay/0", "counter/0", "learner/0", "actor/0", "actor/1", "evaluator/0")
-ACTOR = {"state": "acting", "steps_per_second": 240.0, "staleness": 3, "return": -0.5}
+ACTOR = {"state": "acting", "steps_per_second": 240.123, "staleness": 3, "return": -0.5}
 LEARNER = {"state": "learning", "updates_per_second": 96.0, "idle_share": 0.25}
-ROWS = {"replay_rows": 1190, "replay_sequences": 1100}
 STATUS = {
     "phase": "learning",
     "last_step": 60_000,
     "steps": 1200,
     "episodes": 10,
     "updates": 140,
-    "learning_since": 500,
     "seconds": 12.0,
     "steps_per_second": 480.0,
     "updates_per_second": 96.0,
@@ -167,14 +157,16 @@ STATUS = {
         "actor/0": {**ACTOR, "silent_seconds": 0.1},
         "actor/1": {"state": "acting", "silent_seconds": 40.0, "staleness": 5},
         "evaluator/0": {"state": "waiting", "return": 0.25, "silent_seconds": 1.0},
-        "learner/0": {**LEARNER, **ROWS, "silent_seconds": 0.5},
+        "learner/0": {**LEARNER, "replay_rows": 1190, "replay_sequences": 1100},
     },
 }
+STARTING = {**STATUS, "phase": "starting", "eta_seconds": None, "nodes": {}}
 WORKERS = {
     "parameter_server/0": {"idle_share": 0.5},
-    "worker/0": {"replay_rows": 4, "replay_sequences": 3, "staleness": 1.0, "return": 1.0},
-    "worker/1": {"replay_rows": 5, "replay_sequences": 4, "staleness": 2.0},
+    "worker/0": {"replay_rows": 4, "staleness": 1.0, "return": 1.0},
+    "worker/1": {"replay_rows": 5, "staleness": 2.0},
 }
+RESTARTS = {"replay/0": 2, "actor/0": 1}
 
 
 def running(names=NAMES, how=""):
@@ -182,34 +174,29 @@ def running(names=NAMES, how=""):
 
 
 def text(table):
-    console = Console(width=300, record=True, file=io.StringIO())
+    console = Console(width=400, record=True, file=io.StringIO())
     console.print(table)
     return console.export_text()
 
 
 def test_the_table_has_everything():
-    shown = text(table({**STATUS, "restarts": {"replay/0": 2, "actor/0": 1}}, running()))
-    words = " ".join(shown.split())  # the title has several lines
-    for part in (
-        "ETA 0:02:02 | elapsed 0:00:12",
-        "240.0 steps/s",
-        "3 versions behind",
-        "silent for 40 s",
-        "96.0 updates/s",
-        "25% idle",
-        "1190 rows, 1100 sequences",
-        "0.25",
-    ):
-        assert part in words
-    rows = [row.split() for row in shown.splitlines() if "/0 " in row or "/1 " in row]
-    assert [row[1] for row in rows] == list(NAMES)
-    assert {row[3] for row in rows} == {"4321"}
-    assert {row[1] for row in rows if "serving" in row} == {"replay/0", "counter/0"}
-    restarts = {row[1]: row[row.index("restarts:") + 1] for row in rows if "restarts:" in row}
-    assert restarts == {"replay/0": "2", "actor/0": "1"}
+    shown = text(table({**STATUS, "restarts": RESTARTS}, running()))
+    assert "ETA 0:02:02 | elapsed 0:00:12" in " ".join(shown.split())  # on several lines
+    rows = [row.split("│")[1:-1] for row in shown.splitlines() if "/0 " in row or "/1 " in row]
+    rows = {name.strip(): [x.strip() for x in more] for name, *more in rows}
+    assert list(rows) == list(NAMES)
+    assert {pid for pid, *_ in rows.values()} == {"4321"}
+    assert rows["replay/0"][1:] == ["serving", "restarts 2"]
+    values = "steps per second 240.12, staleness 3, return -0.5, silent seconds 0.1, restarts 1"
+    assert rows["actor/0"][1:] == ["acting", values]
     assert KILLED in text(table(STATUS, running(how=KILLED)))
-    shown = text(table({**STATUS, "nodes": WORKERS}, running(WORKERS)))
-    assert "5 rows, 4 sequences" in shown
+    (unknown,) = running(["learner/0"])
+    unknown.pid = lambda: None
+    for status in (STARTING, {}):
+        assert [x.strip() for x in text(table(status, [unknown])).split("│")[2:4]] == [
+            "-",
+            "starting",
+        ]
 
 
 def test_the_line_by_hand():
@@ -217,19 +204,10 @@ def test_the_line_by_hand():
         "learning | 1200/60000 steps | 480 steps/s | 140 updates, 96.0/s, idle 25% | "
         "replay 1190 rows | staleness 4 | return -0.5, evaluator 0.25 | ETA 0:02:02"
     )
-    assert "| restarts: 3 |" in line({**STATUS, "restarts": {"replay/0": 2, "actor/0": 1}})
+    assert "| restarts: 3 |" in line({**STATUS, "restarts": RESTARTS})
     shown = line({**STATUS, "nodes": WORKERS})
     assert "idle 50% | replay 9 rows | staleness 1.5 | return 1, evaluator -" in shown
-
-
-def test_a_program_that_has_just_started_can_be_shown():
-    status = {**STATUS, "phase": "starting", "eta_seconds": None, "nodes": {}}
-    assert "starting" in text(table(status, running()))
-    (thread,) = running(["learner/0"])
-    thread.pid = lambda: None
-    shown = text(table({}, [thread])).split()
-    assert [word for word in shown if word.isascii()][-3:] == ["learner/0", "-", "starting"]
-    assert "return -, evaluator - | ETA -" in line(status)
+    assert "return -, evaluator - | ETA -" in line(STARTING)
 
 
 @pytest.fixture
@@ -245,44 +223,27 @@ def make_view(tmp_path, monkeypatch, caplog):
     return make
 
 
-@pytest.fixture
-def lines(make_view, caplog):
-    """What is logged of a status, by one program with these nodes."""
-
-    def watch(nodes):
-        view = make_view(nodes)
-
-        def show(status):
-            caplog.clear()
-            view.show(status)
-            return caplog.messages
-
-        return show
-
-    return watch
-
-
-def test_plain_gives_a_line_every_ten_seconds_and_at_each_change_of_phase(lines, clock):
-    show, counts = lines([]), []
-    assert show(STATUS) == [line(STATUS)]
-    for clock.now in (0.0, 9.0, 10.0, 19.0, 20.0):
-        counts.append(len(show(STATUS)))
-    assert counts == [0, 0, 1, 0, 1]
-    (shown,) = show({**STATUS, "phase": "finished"})
-    assert shown.startswith("finished")
-
-
-def test_plain_tells_what_nodes_do_until_the_clock_runs(lines):
+def test_plain_tells_what_nodes_do_and_then_a_line_every_ten_seconds(make_view, clock, caplog):
+    """And one at each change of phase."""
+    view = make_view(running(["learner/0", "actor/0", "actor/1"]))
     states = {"learner/0": {"state": "compiling"}, "actor/0": {"state": "compiling"}}
-    status = {**STATUS, "phase": "starting", "nodes": states}
-    show = lines(running(["learner/0", "actor/0", "actor/1"]))
-    assert show({}) == ["starting | learner/0, actor/0, actor/1: starting"]
-    assert show({}) == []
-    assert show(status) == ["starting | learner/0, actor/0: compiling | actor/1: starting"]
-    states["actor/0"]["silent_seconds"] = 20.0  # while it compiles
-    assert show(status) == []
-    (shown,) = show(STATUS)
-    assert shown.startswith("learning")
+    silent = {**states, "actor/0": {"state": "compiling", "silent_seconds": 20.0}}
+    finished = {**STATUS, "phase": "finished"}
+    compiling = "starting | learner/0, actor/0: compiling | actor/1: starting"
+    for clock.now, status, expected in (
+        (0.0, {}, ["starting | learner/0, actor/0, actor/1: starting"]),
+        (0.0, {}, []),
+        (0.0, {**STARTING, "nodes": states}, [compiling]),
+        (20.0, {**STARTING, "nodes": silent}, []),  # while it compiles
+        (20.0, STATUS, [line(STATUS)]),
+        (29.0, STATUS, []),
+        (30.0, STATUS, [line(STATUS)]),
+        (39.0, STATUS, []),
+        (39.0, finished, [line(finished)]),
+    ):
+        caplog.clear()
+        view.show(status)
+        assert caplog.messages == expected
 
 
 @pytest.mark.parametrize("notes", [True, False])

@@ -6,7 +6,7 @@ import pytest
 from node_fakes import DirectPeers
 from program_configs import make_config
 
-from retrax.launchpad_programs.replay import check_kept, is_kept, make_replay
+from retrax.launchpad_programs.replay import check_kept, kept_file, make_replay
 from retrax.replay.rows import row_spec
 
 
@@ -45,12 +45,12 @@ def test_a_node_continues_with_the_state_of_the_snapshot(make, tmp_path):
     fill(node, 5)
     node.keep(200)
     assert rows_of(node) == 30
-    assert is_kept(tmp_path, 200)
+    assert kept_file(tmp_path, 200).is_file()
     assert rows_of(make(resumed_at=200)) == 30
     assert rows_of(make(resumed_at=100, restarts=1)) == 30  # the newest: it was not resumed
     again = make(resumed_at=100)
     assert rows_of(again) == 20
-    assert not is_kept(tmp_path, 200)  # it is of steps that will be taken again
+    assert not kept_file(tmp_path, 200).is_file()  # it is of steps that will be taken again
     fill(again, 1)
     again.keep(100)  # a learner that was restarted comes by the same steps again
     assert rows_of(make(resumed_at=100)) == 22
@@ -58,11 +58,11 @@ def test_a_node_continues_with_the_state_of_the_snapshot(make, tmp_path):
     node = make(restarts=1)
     assert rows_of(node) == 0  # nothing was kept
     node.keep(0)
-    assert not is_kept(tmp_path, 0)  # there are no rows
+    assert not kept_file(tmp_path, 0).is_file()  # there are no rows
     fill(node, 1)
     node.keep(1)
     assert rows_of(make()) == 0
-    assert not is_kept(tmp_path, 1)  # of a program that ended before its first snapshot
+    assert not kept_file(tmp_path, 1).is_file()  # of a program that ended before its first snapshot
 
 
 def test_states_are_kept_as_long_as_their_snapshots_and_a_damaged_one_is_named(make, tmp_path):
@@ -71,10 +71,10 @@ def test_states_are_kept_as_long_as_their_snapshots_and_a_damaged_one_is_named(m
     for steps in (5, 6, 7):
         node.keep(steps)
     node.prune([5, 7, 8])
-    assert [steps for steps in range(9) if is_kept(tmp_path, steps)] == [5, 7]
+    assert [steps for steps in range(9) if kept_file(tmp_path, steps).is_file()] == [5, 7]
     check_kept(tmp_path, 7)
     check_kept(tmp_path, 8)  # of another engine
-    file = tmp_path / "replay" / "snapshots" / "7.npz"
+    file = kept_file(tmp_path, 7)
     file.write_bytes(b"damaged")
     with pytest.raises(ValueError, match=f"{file} is not what was written"):
         check_kept(tmp_path, 7)
