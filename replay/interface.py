@@ -82,10 +82,9 @@ class Replay(Protocol):
         """What `restore` needs, a pytree of arrays."""
 
     def restore(self, state: Any, counters: Mapping[str, int]) -> None:
-        """Restores the state of a replay that was made with the same arguments.
+        """Restores the state of a replay that was made with the same arguments; else ValueError.
 
-        `counters` has `steps`, `updates` and `learning_since` when the state was saved. ValueError
-        if the state is of another kind of replay.
+        `counters` has `steps`, `updates` and `learning_since` when the state was saved.
         """
 
     def close(self) -> None:
@@ -123,10 +122,8 @@ class Answer(Protocol):
     def result(self, timeout: float) -> Any:
         """Waits `timeout` seconds, or not at all, for the answer; may be called again.
 
-        Raises:
-          TimeoutError: there is none yet.
-          PeerLost: the node died before it answered. The call must be made again.
-          RuntimeError: the call failed, with the traceback of the other node.
+        TimeoutError if there is none yet; PeerLost if the node died before, and the call must be
+        made again; RuntimeError, with the traceback of the other node, if the call failed.
         """
 
 
@@ -141,10 +138,8 @@ class Peer(Protocol):
     def call(self, method: str, *arguments: Any) -> Any:
         """Calls a method and waits for the answer, across restarts of the node.
 
-        Raises:
-          Stopped: the program stops.
-          WaitTimeout: there was no answer for too long; names what was waited for.
-          RuntimeError: the call failed; with the traceback of the other node.
+        Stopped if the program stops; WaitTimeout, which names what was waited for, if there was no
+        answer for too long; RuntimeError as `Answer.result`.
         """
 
     def send(self, method: str, *arguments: Any) -> Answer:

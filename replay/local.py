@@ -54,9 +54,8 @@ class LocalReplay:
     ):
         """Makes empty rings for E >= 1 environments, all actors together.
 
-        Raises:
-          ValueError: the capacity is too small for one sequence per environment or for `min_rows`,
-            or larger than the memory that is available.
+        ValueError if the capacity is too small for one sequence per environment or for `min_rows`,
+        or larger than the memory that is available.
         """
         self._sequence, self._config = sequence, config
         self._windows = Windows.of(sequence, config, num_envs)
@@ -64,11 +63,12 @@ class LocalReplay:
         self.num_envs, self.capacity = num_envs, num_envs * self._windows.num_rows
         # The rings of a part are one array, with a row at each or at every P-th position.
         self._periods = (1, sequence.period)[: len(self.packing.parts)]
-        self._rings = [
-            np.zeros(shape, np.uint8) for shape in _ring_shapes(self.packing, self.capacity)
-        ]
+        sizes = [part.dtype.itemsize for part in self.packing.parts]
+        shapes = [(self.capacity // p, n) for p, n in zip(self._periods, sizes, strict=True)]
+        self.nbytes = sum(map(math.prod, shapes))
+        check_memory(f"A replay of {self.capacity} rows", self.nbytes, self.capacity)
+        self._rings = [np.zeros(shape, np.uint8) for shape in shapes]
         self._is_last = self.packing.flags(self._rings[0])[1]
-        self.nbytes = sum(ring.nbytes for ring in self._rings)
         self._selector = TreeSelector(config, num_envs * self._windows.num_slots)
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
         self._heads = np.zeros(num_envs, np.int64)  # rows ever written, skipped ones included
@@ -79,7 +79,7 @@ class LocalReplay:
 
     @property
     def num_rows(self) -> int:
-        """Rows that are kept now, over all environments."""
+        """Rows that are kept now."""
         return int(np.minimum(self._heads, self._windows.num_rows).sum())
 
     @property
@@ -95,8 +95,7 @@ class LocalReplay:
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
         """Appends one row to every environment, or to some: distinct integers `[n]`, 0 .. E - 1.
 
-        Rows are arrays `[n, ...]` in the time order of each environment, all extras included.
-        ValueError if they are not as specified.
+        Rows are arrays `[n, ...]`, all extras included; ValueError if they are not as specified.
         """
         self.add_packed(self.packing.pack(rows), environments)
 
@@ -121,10 +120,7 @@ class LocalReplay:
             self._end_episodes(environments[running])
 
     def rounds(self, coming: Sequence[int] | np.ndarray = ()) -> int:
-        """Sequences that every environment has completed, where they may cross episodes.
-
-        Overwritten ones are included, and those that one more row completes, if some are coming.
-        """
+        """Sequences that every environment has ever completed, with the rows that are `coming`."""
         heads = self._heads.copy()
         heads[list(coming)] += 1
         complete = (heads - self._sequence.length) // self._sequence.period + 1
@@ -185,10 +181,7 @@ class LocalReplay:
         return self.packing.unpack(self._packed(slots, np.ones(len(slots))).parts)
 
     def starts(self, slots: np.ndarray) -> np.ndarray:
-        """The rows at which slots' sequences begin, counted from their environments' very first.
-
-        int64 `[B]`, -1 where there is no sequence. It changes when the slot is overwritten.
-        """
+        """Where slots' sequences begin, counted from their environments' very first row, or -1."""
         starts = self._windows.locate(slots, self._heads)[1]
         return np.where(self._selector.are_present(slots), starts, -1)
 
@@ -328,21 +321,6 @@ class _LocalWriter(NamedTuple):
         pass
 
 
-def check_capacity(
-    environment_spec: EnvironmentSpec,
-    sequence: SequenceSpec,
-    config: ReplayConfig,
-    *,
-    num_envs: int,
-) -> None:
-    """Refuses what `LocalReplay` would refuse, without making one."""
-    rows = num_envs * Windows.of(sequence, config, num_envs).num_rows
-    _ring_shapes(SequencePacking(environment_spec, sequence), rows)
-
-
-def _ring_shapes(packing: SequencePacking, rows: int) -> list[tuple[int, int]]:
-    """The shapes of all rings of each part; refuses more than the memory that is available."""
-    sizes = zip(packing.parts, (1, packing.sequence.period), strict=False)
-    shapes = [(rows // period, part.dtype.itemsize) for part, period in sizes]
-    check_memory(f"A replay of {rows} rows", sum(map(math.prod, shapes)), rows)
-    return shapes
+def check_capacity(*arguments: Any, num_envs: int) -> None:
+    """Refuses what `LocalReplay` refuses; rings that are not touched take no memory."""
+    LocalReplay(*arguments, num_envs=num_envs, seed=0)

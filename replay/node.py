@@ -16,9 +16,7 @@ _COUNTERS = ("steps", "updates", "learning_since")
 _LATE = 16  # draws by which priorities may be later than those of newer draws
 
 
-class _Position(NamedTuple):
-    """Where the rows of a writer's environments are expected to continue."""
-
+class _Position(NamedTuple):  # where the rows of a writer's environments must continue
     writer: int
     number: int
     joined: bool  # False: the next row is the first of what is stored after a cut
@@ -176,10 +174,7 @@ class ReplayNode:
             return state
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int] | None = None) -> None:
-        """Restores a state of a node, or of a `LocalReplay` with the counters of `Replay.restore`.
-
-        The next row of each environment is the first of an episode.
-        """
+        """Restores a state of a node, or of a `LocalReplay` with counters; episodes are cut."""
         if counters is None:
             counters = dict(zip(_COUNTERS, state["counters"].tolist(), strict=True))
         with self.changed:

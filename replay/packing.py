@@ -1,7 +1,4 @@
-"""Trees of arrays as bytes: rows, sequences, draws, and single trees such as parameters.
-
-`T + 1` denotes the rows of a sequence, `B` a batch, `n` any leading axes.
-"""
+"""Trees of arrays as bytes: rows, sequences `[B, T + 1, ...]`, draws, parameters."""
 
 import hashlib
 import itertools
@@ -31,10 +28,7 @@ class Packing:
         self.layout = hashlib.sha256(str(self.dtype).encode()).hexdigest()[:8]
 
     def pack(self, values: Any) -> np.ndarray:
-        """Packs arrays `[n, ...]`, n a single axis, into uint8 `[n, bytes]`.
-
-        ValueError if the tree, a dtype or a shape is not as specified.
-        """
+        """Packs arrays `[n, ...]` as uint8 `[n, bytes]`; ValueError if they are not like `spec`."""
         leaves, structure = jax.tree.flatten(values)
         if structure != self._structure:
             raise ValueError(f"Rows must have the structure {self._structure}, got {structure}.")
@@ -60,13 +54,13 @@ class Packing:
 
 
 class TreePacking:
-    """Packs single trees of arrays, not as pickles, which run code of whoever sends them.
+    """Packs trees of arrays, not as pickles, which run code of whoever sends them.
 
-    A hash of names, dtypes and shapes comes before the values: `num_bytes` together.
+    A hash of names, dtypes and shapes comes before the values: `num_bytes` together. `what` the
+    trees are begins a sentence.
     """
 
     def __init__(self, what: str, like: Any):
-        """Packs trees like `like`; `what` they are begins a sentence."""
         self._what = what
         self.like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), like)
         self._packing = Packing((self.like,))  # its leaves need names
@@ -94,8 +88,8 @@ class TreePacking:
 class PackedDraw(NamedTuple):
     """The sequences of one call of updates: views of one buffer.
 
-    The header, int64, has B, the updates in the call, and whether the sequences are the newest; the
-    rest is reserved for the transport.
+    The header, int64, has B, the updates in the call, whether the sequences are the newest, and
+    room for the transport.
     """
 
     data: np.ndarray  # the buffer, uint8 `[n]`
@@ -161,16 +155,14 @@ class SequencePacking:
     def mask(self, packed: np.ndarray) -> np.ndarray:
         """The mask `[B, T+1]` of rows `[B, before + T+1, bytes]`: False behind ends not crossed."""
         is_last = self.flags(packed[:, self.before :])[1]
-        if self.sequence.crosses_episodes:
-            return np.ones(is_last.shape, bool)
-        mask: np.ndarray = within_episode(is_last)
+        crosses = self.sequence.crosses_episodes
+        mask: np.ndarray = np.ones(is_last.shape, bool) if crosses else within_episode(is_last)
         return mask
 
     def unpack(self, packed: Sequence[np.ndarray]) -> tuple[Row, np.ndarray]:
-        """The sequences of packed parts: views, but for stacks of frames; and their `mask`.
+        """Rows `[B, T+1, ...]`, extras of the first one `[B, ...]`, and their `mask`.
 
-        From uint8 `[B, before + T+1, bytes]` and, of the first rows' extras, `[B, bytes]` to rows
-        `[B, T+1, ...]`, with extras of the first row `[B, ...]`.
+        From parts of `shapes`, as views, but for stacks of frames.
         """
         longer, *first = [x.unpack(part) for x, part in zip(self.parts, packed, strict=True)]
         rows: Row = jax.tree.map(lambda x: x[:, self.before :], longer)

@@ -89,9 +89,8 @@ class ContextualPriorityTree:
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Draws in proportion to masses; uniformly if all are 0.
 
-        At every level a uniform number is compared with the probability of the left child. It is
-        exactly 0 or 1 where one side has no mass. So rounding never selects an absent slot, nor one
-        of mass zero while another has more.
+        The probability of a left child is exactly 0 or 1 where one side has no mass, so rounding
+        never selects an absent slot, nor one of mass zero while another has more.
         """
         nodes = np.ones(n, np.int64)
         for uniform in rng.random((self._depth, n)):
@@ -138,8 +137,7 @@ class ContextualPriorityTree:
     def _refresh(self, nodes: np.ndarray) -> None:
         """Recomputes mass and `_left` of nodes `[levels, n]`, lowest level first, from children.
 
-        Only masses depend on the level below, so only they are computed level by level. A node may
-        occur more than once.
+        Only masses depend on the level below. A node may occur more than once.
         """
         left = nodes + nodes
         right = left + 1

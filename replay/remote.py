@@ -67,9 +67,8 @@ class NodeWriter:
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Writes rows, waiting while too many are not taken in; ignores the priority.
 
-        Raises:
-          ValueError: rows do not match the spec or the number of environments.
-          Stopped, WaitTimeout: the node took nothing until `stop()`, or for `max_wait` seconds.
+        ValueError if they do not match the spec or the environments; Stopped or WaitTimeout if the
+        node took nothing until `stop()`, or for `max_wait` seconds.
         """
         packed = np.concatenate(self._packing.pack(rows), axis=-1)
         if len(packed) != len(self._environments):
@@ -128,8 +127,6 @@ class NodeWriter:
 
 
 class _Keys(NamedTuple):
-    """Identifies a draw of the node."""
-
     restarts: int
     number: int
     local: np.ndarray  # keys of the `LocalReplay`
@@ -158,9 +155,9 @@ class RemoteReplay:
         num_envs: int,
         ahead: int = 2,
     ):
-        """Waits for the `ReplayNode`; `ahead` is the number of requests before draws are needed.
+        """Waits for the `ReplayNode`; ValueError if its rows have another layout.
 
-        Other arguments are as in its `LocalReplay`; ValueError if its rows have another layout.
+        `ahead` is the number of requests before draws are needed.
         """
         self._peer, self._sequence, self._config, self._ahead = peer, sequence, config, ahead
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)

@@ -62,7 +62,7 @@ def stack_frames(frames: Any, is_first: Any, frame_stack: int, xp: Any = np) -> 
 
 
 def where_rows(mask: Any, x: Any, xp: Any = np) -> Any:
-    """Rows `x` `[B, n, ...]` where the mask `[B, n]` is True, else 0."""
+    """Rows `[B, n, ...]` where the mask `[B, n]` is True, else 0."""
     if xp is not np:
         return xp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, xp.zeros((), x.dtype))
     x = x.copy()  # with NumPy, faster than `where`

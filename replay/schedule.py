@@ -39,10 +39,7 @@ class UpdateSchedule:
         self._newest, self._replayed = False, 0  # updates that this round still has to make
 
     def observe(self, *, steps: int, rows: int, sequences: int, rounds: int) -> None:
-        """Records the progress of acting, whenever rows were added.
-
-        `sequences` can be drawn; every environment has completed as many as there were `rounds`.
-        """
+        """Records progress: `sequences` can be drawn, each environment made `rounds` of them."""
         self.steps = steps
         enough = rows >= self._config.min_rows and sequences > 0
         if self._in_rounds and rounds > self.rounds:

@@ -113,11 +113,10 @@ class TreeSelector:
     def set_priorities(
         self, slots: np.ndarray, priorities: np.ndarray, kept: np.ndarray | None = None
     ) -> None:
-        """Sets priorities of present slots; for "uniform" it only checks them.
+        """Sets priorities `[n]` of present slots; for "uniform" it only checks them.
 
-        A training batch may hold a slot twice: the last priority counts. Priorities `[n]` and their
-        powers must be in [0, 1e100]. `kept`, bool `[n]`, says which of them are set, None for all:
-        the others' slots need not be present, but their priorities are checked too.
+        Of a repeated slot the last one counts. They and their powers must be in [0, 1e100]. `kept`,
+        bool `[n]`, says which are set, None for all; the other slots need not be present.
         """
         limit = LARGEST_PRIORITY ** (1 / max(1.0, self._exponent))
         priorities = check_priorities(priorities, np.size(slots), limit)
@@ -259,8 +258,7 @@ class _BlockSums:
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Draws n indices in proportion to values, int64 `[n]`; the total must be positive.
 
-        At each level a uniform number below the total is looked up among the cumulative sums: the
-        first sum above it belongs to a value that is not 0.
+        At each level, the first cumulative sum above a uniform number belongs to a value above 0.
         """
         uniforms = rng.random((3, n))
         totals = np.full(n, self.cumulative[-1])
@@ -272,8 +270,7 @@ class _BlockSums:
         return indices
 
     def _blocks(self, values: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-        """Copies of blocks `[n, W]`; `take` is twice as fast as an index."""
-        return values.reshape(-1, self._width).take(blocks, axis=0)
+        return values.reshape(-1, self._width).take(blocks, axis=0)  # twice as fast as an index
 
 
 def _below(totals: np.ndarray, uniforms: np.ndarray) -> np.ndarray:

@@ -69,8 +69,7 @@ class Windows(NamedTuple):
     def completed(self, heads: Any, episodes: Any) -> tuple[Any, Any]:
         """The starts of the sequences that the newest rows complete, and which of them exist.
 
-        Heads `[...]` are behind these rows. Episodes `[...]` are where the running ones began; 0
-        where sequences may cross them.
+        Heads `[...]` are behind these rows; the running episodes `[...]` began at `episodes`, or 0.
         """
         starts = heads - self.length
         return starts, (starts >= episodes) & (starts % self.period == 0)
@@ -91,10 +90,7 @@ class Windows(NamedTuple):
         return heads + -heads % self.period
 
     def overwritten(self, heads: Any) -> tuple[Any, Any]:
-        """As `completed`: sequences `[..., k]` that need the rows which the next ones overwrite.
-
-        They begin there; or up to k - 1 rows later, if their first row shows a stack of k frames.
-        """
+        """As `completed`: sequences `[..., k]` that the next rows overwrite, frames included."""
         starts = heads[..., None] - self.num_rows + np.arange(self.before + 1)
         return starts, starts % self.period == 0
 

@@ -38,7 +38,7 @@ BUDGETS = {
     "networks": 1538,
     "agents": 4623,
     "environments": 3645,
-    "replay": 3022,
+    "replay": 2959,
     "training": 3663,
     "device": 816,
     "evaluation": 1835,

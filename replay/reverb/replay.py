@@ -41,10 +41,7 @@ class ReverbReplay:
     metric_names: tuple[str, ...] = ()
 
     def __init__(self, address: str, layout: Layout, *, num_envs: int, max_wait: float = 600.0):
-        """Starts reading from the server at "host:port"; Reverb's draws have no seed.
-
-        `max_wait` is in seconds, for the server at the start and for each answer.
-        """
+        """Starts reading from "host:port"; `max_wait` seconds are for each answer."""
         self._layout, self._config = layout, layout.config
         self.shapes = sample_shapes(
             layout.environment_spec, layout.sequence, layout.config, num_envs=num_envs
@@ -87,15 +84,12 @@ class ReverbReplay:
         )
 
     def metrics(self, keys: Any) -> dict[str, float]:
-        """No metrics: Reverb does not say how old an item is."""
+        """None: Reverb does not say how old an item is."""
         del keys
         return {}
 
     def status(self) -> ReplayStatus:
-        """At the newest batch; rows are estimated from sequences, actors count the steps.
-
-        `new_priority` is the largest so far, as in prioritised experience replay.
-        """
+        """At the newest batch: rows are estimated; `new_priority` is the largest so far."""
         return ReplayStatus(
             num_rows=self._table_size * self._layout.sequence.period,
             num_sequences=self._table_size,
@@ -143,7 +137,6 @@ class Reader:
     """
 
     def __init__(self, address: str, layout: Layout, *, batch_size: int, max_wait: float):
-        """Starts reading; waits `max_wait` seconds for the server at the start."""
         self._closed = threading.Event()
         self._server = Server(address, layout, stop=self._closed.is_set, max_wait=max_wait)
         self._batch_size = batch_size
@@ -155,10 +148,9 @@ class Reader:
         self._thread.start()
 
     def take(self, timeout: float) -> Any:
-        """The next batch, or None if there is none within `timeout` seconds.
+        """The next batch, or None within `timeout` seconds; raises what ended the thread.
 
-        Raises what ended the thread: WaitTimeout if no server answered for `max_wait` seconds,
-        ValueError if its table is missing or has another layout.
+        WaitTimeout if no server answered for `max_wait` seconds, otherwise as `Server.connect`.
         """
         try:
             result = self._results.get(timeout=max(timeout, 0.0))
@@ -241,9 +233,9 @@ class ServerCalls:
         self._thread.start()
 
     def submit(self, call: Callable[[], Any], what: str) -> futures.Future[Any]:
-        """Has a call made later; waits `max_wait` seconds for `what` if too many are pending.
+        """Has a call made later, or raises what an earlier one did.
 
-        Raises what an earlier call has raised.
+        Waits `max_wait` seconds for `what` if too many are pending.
         """
         if self._error is not None:
             raise self._error
