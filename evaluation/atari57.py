@@ -41,19 +41,15 @@ _TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 def ale_id(slug: str) -> str:
     """The id of a game: `ALE/MsPacman-v5` for `ms-pacman`; ValueError for other names."""
-    return _known(slug, _IDS)
+    return _IDS[game_slug(slug)]
 
 
 def game_slug(name: str) -> str:
     """The slug of a game, from its slug or its id; a ValueError suggests the most similar one."""
-    return _known(name, {slug: slug for slug in GAMES} | {id: slug for slug, id in _IDS.items()})
-
-
-def _known(name: str, values: dict[str, str]) -> str:
-    if name not in values:
-        hint = did_you_mean(name, [*_IDS, *_IDS.values()])
-        raise ValueError(f"{name!r} is not one of the 57 games{hint}")
-    return values[name]
+    slugs = {slug: slug for slug in GAMES} | {id: slug for slug, id in _IDS.items()}
+    if name not in slugs:
+        raise ValueError(f"{name!r} is not one of the 57 games{did_you_mean(name, slugs)}")
+    return slugs[name]
 
 
 def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:

@@ -211,8 +211,8 @@ def new_figure(width: float, height: float) -> "Figure":
 def new_panels(
     number: int, inches: tuple[float, float], *, columns: int
 ) -> tuple["Figure", list["Axes"]]:
-    """A figure with panels of a size in inches, `columns` of them side by side, row by row."""
-    rows = -(-number // columns)
+    """A figure with panels of a size in inches, up to `columns` side by side, row by row."""
+    rows, columns = -(-number // columns), min(number, columns)
     figure = new_figure(inches[0] * columns, inches[1] * rows)
     panels = list(figure.subplots(rows, columns, squeeze=False).flatten())
     for panel in panels[number:]:

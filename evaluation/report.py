@@ -205,8 +205,7 @@ def bsuite_sections(rows: Sequence[Row]) -> Iterable[str]:
 
 def _draw_curves(results: Results) -> "Figure":
     tasks = results.tasks
-    columns = min(_COLUMNS, len(tasks))
-    figure, panels = new_panels(len(tasks), (4.2, 3.0), columns=columns)
+    figure, panels = new_panels(len(tasks), (4.2, 3.0), columns=_COLUMNS)
     for panel, task in zip(panels, tasks, strict=True):
         for number, agent in enumerate(results.agents):
             if seeds := results.curves.get((agent, task.name)):

@@ -39,6 +39,16 @@ KINDS = {
 }
 PACKAGES = {"acer": acer, "agent57": agent57, "d4pg": d4pg, "reactor": reactor}
 KEEP = 0.5
+AGENT57_SIZES = {
+    "num_arms": 5,
+    "vector_sizes": (4,),
+    "torso_size": 4,
+    "lstm_size": 3,
+    "head_size": 4,
+    "embedding_size": 2,
+    "classifier_size": 4,
+    "novelty_size": 3,
+}
 # Sizes of an agent's own networks, and of what it learns from: the smallest that can fail.
 TINY = {
     "acer": {
@@ -49,14 +59,7 @@ TINY = {
         "exploit_average": False,
     },
     "agent57": {
-        "num_arms": 5,
-        "vector_sizes": (4,),
-        "torso_size": 4,
-        "lstm_size": 3,
-        "head_size": 4,
-        "embedding_size": 2,
-        "classifier_size": 4,
-        "novelty_size": 3,
+        **AGENT57_SIZES,
         "episodic_capacity": 6,
         "num_neighbours": 2,
         "trace_length": 6,
@@ -260,11 +263,8 @@ def agent57_networks(reads_everything=True):
 
 def tiny_agent57_networks(num_actions=A):
     """Agent57's own networks, in the sizes of `TINY`."""
-    names = ("num_arms", "vector_sizes", "torso_size", "lstm_size", "head_size", "embedding_size",
-             "classifier_size", "novelty_size")  # fmt: skip
-    sizes = {name: TINY["agent57"][name] for name in names}
     observation = SPECS["discrete"].observations
-    return make_agent57_networks(observation, num_actions=num_actions, **sizes)
+    return make_agent57_networks(observation, num_actions=num_actions, **AGENT57_SIZES)
 
 
 def agent57_config(**changes):

@@ -41,10 +41,10 @@ BUDGETS = {
     "replay": 2959,
     "training": 3663,
     "device": 816,
-    "evaluation": 1835,
+    "evaluation": 1830,
     "command": 2180,
     "launchpad_programs": 3337,
-    "tests": 30034,
+    "tests": 30014,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
