@@ -69,11 +69,7 @@ def integer_seeds(seed: int, num_envs: int) -> np.ndarray:
 
 
 def checked_actions(actions: np.ndarray, spec: ActionSpec, num_envs: int) -> np.ndarray:
-    """Checks actions and converts them to the type of the spec.
-
-    Continuous actions may lie out of bounds (clip them); discrete ones may not. A ValueError names
-    what is wrong, and the first environment with a wrong value.
-    """
+    """Actions in the type of the spec; continuous ones may lie out of bounds."""
     actions = np.asarray(actions)
     if actions.shape != (num_envs, *spec.shape):
         raise ValueError(f"actions must be {[num_envs, *spec.shape]}, got {[*actions.shape]}.")

@@ -34,14 +34,11 @@ def games() -> dict[str, str]:
 class Atari:
     """E emulators of one game, on a few threads.
 
-    Preprocessing is that of DQN (Mnih et al. 2015, Methods): each action is repeated for 4 frames,
-    the observation is the maximum of the last two, gray, 84 x 84. An episode is a game, or a
-    life if `episodic_life`. A game that is over ends with discount 0, one that was cut off by
-    `max_frames` with discount 1. The observation of a last step can mix older frames in, because a
-    game may end before the fourth frame. When there are several frames in an observation, the
-    newest is the last channel and the first step of an episode has zeros in the others.
-
-    Rewards are the game's own: agents clip or rescale them in their update, as their papers do.
+    Preprocessing as DQN's (Mnih et al. 2015, Methods): each action is repeated for 4 frames, the
+    observation is the maximum of the last two, gray, 84 x 84. A game that is over ends with a
+    discount of 0, one that was cut off by `max_frames` with 1. The observation of a last step can
+    mix older frames in, because a game may end before the fourth frame. Rewards are the game's own:
+    agents clip or rescale them in their update, as their papers do.
 
     The papers' values of the switches ("as DQN" where Reactor only names DQN's preprocessing; NGU
     also stands for R2D2 and Agent57):
@@ -61,20 +58,19 @@ class Atari:
       num_envs: E >= 1.
       seed: >= 0. The episodes of environment e depend on `seed` and e alone, not on E or threads.
         It gets a new seed, derived from these, in the first new game after 20,000 steps.
-      frame_stack: >= 1, observations (each of 4 frames) that are seen at once: the channels.
-        Agents with a `frame_stack` of their own (ACER's is 4) put single ones together.
+      frame_stack: >= 1, observations (each of 4 frames) that are seen at once: the channels, the
+        newest last, zeros before an episode. Agents with a `frame_stack` of their own (ACER's is 4)
+        put single ones together.
       full_action_set: offer all 18 actions instead of those that the game uses.
       max_noops: >= 0. An episode begins after 0 to `max_noops` frames of doing nothing.
-      max_frames: >= 4. Episodes are cut off after so many frames (30 minutes), no-ops not counted.
+      max_frames: >= 4. Games are cut off after so many frames (30 minutes), no-ops not counted.
       repeat_action_probability: in [0, 1]. Chance, each frame, that the previous action is
         repeated ("sticky actions"; 0.25 in Machado et al. 2018).
       clip_rewards: clip rewards to [-1, 1] here. Runs are evaluated without it.
-      episodic_life: a lost life ends the episode, with discount 0. The next episode continues the
-        game, after one action of doing nothing. A new game begins only when the game is over.
-        Frames of the life before are 0 in a `frame_stack`, as those before a game are. Returns are
-        of lives, `max_frames` still counts the frames of a game. Runs are evaluated without it.
+      episodic_life: a lost life ends the episode, with discount 0. The next one continues the game,
+        after one action of doing nothing; a new game begins only when the game is over. Returns are
+        of lives. Runs are evaluated without it.
       num_threads: >= 1; the smaller of E and the number of processors when None.
-
     """
 
     training_only = ("clip_rewards", "episodic_life")
@@ -125,8 +121,7 @@ class Atari:
         self._last = np.ones(num_envs, bool)
         self._steps = np.zeros(num_envs, int)  # since the episode began
         self._game_over = np.zeros(num_envs, bool)
-        # Games that ended in the first step of an episode, by termination and by truncation.
-        self._over = np.zeros((2, num_envs), bool)
+        self._over = np.zeros((2, num_envs), bool)  # in the first step: terminated, truncated
         self._picture: np.ndarray | None = None  # the newest frame of the first environment
 
     def reset(self) -> TimeStep:
@@ -136,10 +131,10 @@ class Atari:
         else:
             frames, info = self._emulators.reset()
             self._played.add_reset()
-        nothing = np.zeros(self.num_envs, bool)
         self._lives = info["lives"].copy()
         self._over[:] = self._game_over[:] = False
-        return self._arrived(frames, np.zeros(self.num_envs), nothing, nothing, ~nothing)
+        first = np.ones(self.num_envs, bool)
+        return self._arrived(frames, np.zeros(self.num_envs), self._over, first)
 
     def step(self, actions: np.ndarray) -> TimeStep:
         """Takes actions `[E]` and returns the time steps that follow, `[E, ...]`."""
@@ -158,10 +153,11 @@ class Atari:
             seeds = self._played.renew(renewed)
             frames, info = self._emulators.reset(seed=seeds, options={"reset_mask": renewed})
             lives = np.where(renewed, info["lives"], lives)
-        self._game_over = terminated | truncated
+        ends = np.stack([terminated, truncated])
+        self._game_over = ends.any(axis=0)
         if self._episodic_life:
-            terminated, truncated = self._ends(lives, terminated, truncated, first)
-        return self._arrived(frames, reward, terminated, truncated, first)
+            ends = self._ends(lives, ends, first)
+        return self._arrived(frames, reward, ends, first)
 
     def state(self) -> dict[str, Any]:
         """See `Resumable`: what was played, and how far the episodes are."""
@@ -187,34 +183,27 @@ class Atari:
         """Stops the emulators. Calling it twice does no harm."""
         self._emulators = None  # ale-py ends its threads when nobody holds them
 
-    def _ends(
-        self, lives: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, first: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The ends, `[E]` each, if an episode is a life.
+    def _ends(self, lives: np.ndarray, over: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """The ends of episodes if each is a life, as `over` `[2, E]` has the ends of games.
 
         A game that ends in a first step, which cannot be a last one, ends in the step after it.
         """
-        over, self._over = self._over, np.stack([terminated, truncated]) & first
+        late, self._over = self._over, over & first
         lost, self._lives = lives < self._lives, lives.copy()
-        return terminated | lost | over[0], truncated | over[1]
+        return np.stack([over[0] | lost, over[1]]) | late
 
     def _arrived(
-        self,
-        frames: np.ndarray,
-        reward: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        first: np.ndarray,
+        self, frames: np.ndarray, reward: np.ndarray, ends: np.ndarray, first: np.ndarray
     ) -> TimeStep:
         """Books who begins next, and moves ale-py's axis of stacked frames to the end."""
-        self._last = (terminated | truncated) & ~first
+        self._last = ends.any(axis=0) & ~first
         self._steps = np.where(first, 0, self._steps + 1)
         self._picture = frames[0, -1].copy()
         observation = np.ascontiguousarray(np.moveaxis(frames, 1, -1))
         if self._episodic_life:
             for back in range(1, frames.shape[1]):
                 observation[self._steps < back, :, :, -1 - back] = 0
-        return arrival(observation, reward, terminated, truncated, first)
+        return arrival(observation, reward, ends[0], ends[1], first)
 
 
 def atari_spec(

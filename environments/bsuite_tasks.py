@@ -6,6 +6,7 @@ bsuite is the extra `bsuite`; it is imported for these ids alone.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..basics.sentences import did_you_mean
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
 from .failures import one_sentence
@@ -35,14 +36,12 @@ class BsuiteVector(DmEnvVector):
             raise ImportError(
                 f"{BSUITE_PREFIX}{id} needs the package bsuite: pip install 'retrax[bsuite]'"
             ) from error
-        experiment = id.partition("/")[0]
         if id not in sweep.SETTINGS:
-            experiments = dict.fromkeys(known.partition("/")[0] for known in sweep.SWEEP)
-            ids = [known for known in sweep.SWEEP if known.partition("/")[0] == experiment]
-            allowed = f"{ids[0]} to {ids[-1]}" if ids else f"{', '.join(experiments)}, /0 on"
-            raise ValueError(f"bsuite has no id {id!r}: allowed are {allowed}.")
+            raise ValueError(f"bsuite has no id {id!r}{did_you_mean(id, sweep.SWEEP)}.")
         with one_sentence(f"{BSUITE_PREFIX}{id} cannot be made"):
-            environments = [bsuite.load(experiment, sweep.SETTINGS[id]) for _ in range(num_envs)]
+            environments = [
+                bsuite.load(id.partition("/")[0], sweep.SETTINGS[id]) for _ in range(num_envs)
+            ]
         for environment, number in zip(environments, integer_seeds(seed, num_envs), strict=True):
             for part in _parts_of(environment):
                 if "_rng" in vars(part):

@@ -29,10 +29,8 @@ class ControlSuite(DmEnvVector):
     `dm_control`'s `flat_observation`): `cartpole` has 3 of `position`, then 2 of `velocity`. Its
     actions are float32 with the task's bounds, clipped to them here and only here.
 
-    An episode ends after 1000 steps by its time limit, so with discount 1. Only `lqr` differs: it
-    has no limit of its own, ends by termination, and bounds its actions by 1e10, at which its
-    physics diverge.
-
+    An episode ends after 1000 steps by its time limit, so with discount 1; only `lqr` has none,
+    ends by termination, and bounds its actions by 1e10, at which its physics diverge.
     `time_limit`, in seconds of simulated time, replaces the task's own.
     """
 

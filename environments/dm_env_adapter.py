@@ -39,10 +39,10 @@ class DmEnvVector(SequentialVector):
         return drawn(environment.render)
 
     def _begin(self, e: int) -> Any:
-        return self._checked("reset", e, self._environments[e].reset()).observation
+        return self._environments[e].reset().observation
 
     def _advance(self, e: int, action: np.ndarray) -> Result:
-        timestep = self._checked("step", e, self._environments[e].step(action))
+        timestep = self._environments[e].step(action)
         last, discount = timestep.last(), timestep.discount
         if discount != 1 and not (last and discount == 0):
             raise RefusedError(
@@ -51,14 +51,6 @@ class DmEnvVector(SequentialVector):
             )
         terminated = last and discount == 0
         return timestep.observation, timestep.reward, terminated, last and not terminated
-
-    def _checked(self, name: str, e: int, timestep: Any) -> dm_env.TimeStep:
-        if hasattr(timestep, "observation") and hasattr(timestep, "last"):
-            return timestep
-        raise RefusedError(
-            f"{name}() of environment {e} must return a dm_env.TimeStep, got a "
-            f"{type(timestep).__name__}."
-        )
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
         return [Attributes(self._environments[e])]

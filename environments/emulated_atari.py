@@ -1,8 +1,4 @@
-"""Atari games whose emulator states can be saved and used as starts of episodes, in colour.
-
-`Atari` is faster: ale-py steps its emulators in C++, but gives no access to their states, and no
-pictures but those for agents.
-"""
+"""Atari games in colour, from emulator states. `Atari` is faster, in C++, but has neither."""
 
 from collections.abc import Sequence
 from functools import cache, partial
@@ -170,9 +166,9 @@ def emulated_game(id: str) -> tuple[str, dict[str, Any]]:
 def area_resize(picture: np.ndarray, height: int, width: int) -> np.ndarray:
     """Reduces uint8 `[H, W]` to uint8 `[height, width]`, bit for bit as ale-py's vector does.
 
-    ale-py uses OpenCV's `INTER_AREA`: each new pixel is the mean of the old pixels that it covers,
-    weighted by the covered area. OpenCV adds float32 numbers in a fixed order, columns before rows.
-    Its sums often lie exactly between two grey levels, so the order of the additions matters.
+    OpenCV's `INTER_AREA`: each new pixel is the mean of the old pixels that it covers, weighted by
+    the covered area. The order of the float32 additions, columns before rows, matters: sums often
+    lie exactly between two grey levels.
     """
     narrow = _combine(picture.astype(np.float32).T, width).T
     return np.rint(_combine(narrow, height)).astype(np.uint8)

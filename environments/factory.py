@@ -132,10 +132,7 @@ def known_environments() -> list[str]:
 def make_pure_vector(
     id: str, *, seed: int = 0, num_envs: int = 1, search_path: Path | None = None
 ) -> PureVector:
-    """Makes environments written in JAX, "CartPole-v1" and "Pendulum-v1" too; else as `make` does.
-
-    A ValueError says that the environment is not written in JAX.
-    """
+    """As `make`, of environments in JAX; "CartPole-v1" and "Pendulum-v1" have a form in it, too."""
     name, switches = split(id)
     if name in _IN_JAX:
         request = _Request(seed, num_envs, False, False, switches)
@@ -323,17 +320,15 @@ def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvi
 
 
 def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnvironment:
-    """A `VectorEnvironment` of a vector, a `gymnasium.Env` or a `dm_env.Environment`.
-
-    A ValueError says that it is none of these, or has another number of environments.
-    """
+    """A `VectorEnvironment` of a vector, a `gymnasium.Env` or a `dm_env.Environment`."""
     single: tuple[type, ...] = (dm_env.Environment,)
     if "gymnasium" in sys.modules:  # whose import takes longer than the rest
         from . import gymnasium_adapter
 
-        if gymnasium_adapter.is_gymnasium_vector(made):
+        pool = gymnasium_adapter.is_pool(made)
+        if pool or isinstance(made, sys.modules["gymnasium"].vector.VectorEnv):
             # No seed + e: runs of neighbouring seeds would share episodes.
-            number = None if gymnasium_adapter.is_pool(made) else int(integer_seeds(seed, 1)[0])
+            number = None if pool else int(integer_seeds(seed, 1)[0])
             made = gymnasium_adapter.GymnasiumVectorAdapter(made, seed=number)
         single = (*single, sys.modules["gymnasium"].Env)
     if not isinstance(made, single):
@@ -356,10 +351,7 @@ def _check_vector(made: Any, name: str, num_envs: int) -> None:
     if missing:
         raise ValueError(f"{needed}, which has no {', '.join(missing)}.")
     if not isinstance(spec, EnvironmentSpec) or not isinstance(spec.observations, specs.Array):
-        raise ValueError(
-            f"{needed} whose spec is {spec!r:.60}, not a retrax.datatypes.EnvironmentSpec of "
-            "arrays."
-        )
+        raise ValueError(f"{needed} whose spec is {spec!r:.60}, no EnvironmentSpec of arrays.")
     if not isinstance(count, int | np.integer) or count != num_envs:
         raise ValueError(f"{name} has {count!r} environments instead of {num_envs}.")
 

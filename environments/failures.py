@@ -26,9 +26,7 @@ class RefusedError(ValueError):
 def one_sentence(what: str) -> Iterator[None]:
     """Turns whatever a user's code raises into one sentence that begins with `what`.
 
-    Raises:
-      ImportError: a module is not installed; names what installs it.
-      RefusedError: anything else went wrong.
+    It is an ImportError that names what installs a missing module, or a RefusedError.
     """
     try:
         yield
@@ -116,10 +114,7 @@ def closed_on_error(environments: Sequence[Any]) -> Iterator[None]:
 
 
 def drawn(render: Callable[[], Any]) -> np.ndarray:
-    """A picture by an environment's method `render`: uint8 `[height, width, 3]`.
-
-    Errors: see `one_sentence`. Something else than a picture is a RefusedError.
-    """
+    """A picture by an environment's method `render`: uint8 `[height, width, 3]`."""
     with one_sentence("the environment cannot be drawn"):
         picture = render()
         array = np.asarray(picture)

@@ -151,11 +151,6 @@ def _simulation(environment: gymnasium.Env) -> list[MujocoState]:
     return [MujocoState(model, data)] if is_known else []
 
 
-def is_gymnasium_vector(thing: Any) -> bool:
-    """Whether `from_gymnasium_vector` takes it."""
-    return isinstance(thing, VectorEnv) or is_pool(thing)
-
-
 def is_pool(thing: Any) -> bool:
     """Whether it is a pool of EnvPool with the interface of Gymnasium, in any version."""
     return isinstance(thing, gymnasium.Env | VectorEnv) and hasattr(thing, "all_env_ids")
@@ -204,31 +199,24 @@ class GymnasiumVectorAdapter(SequentialVector):
     def _results(self, given: np.ndarray, first: np.ndarray) -> Iterable[Result]:
         if self._num_steps == 0:
             options, self._options = self._options, {}
-            batch, _ = checked_results(
-                "the vector's reset()", self._called("reset", lambda: self._vector.reset(**options))
-            )
+            found = self._called("reset", lambda: self._vector.reset(**options))
+            batch, _ = checked_results("the vector's reset()", found)
             numbers = [np.zeros(self.num_envs)] * 3
         else:
-            results = self._called("step", lambda: self._vector.step(given))
-            batch, *numbers, _ = checked_results("the vector's step()", results)
-        columns = map(self._column, ("reward", "terminated", "truncated"), numbers)
+            found = self._called("step", lambda: self._vector.step(given))
+            batch, *numbers, _ = checked_results("the vector's step()", found)
+        columns = [np.asarray(values) for values in numbers]
+        for name, column in zip(_RETURNED[1:4], columns, strict=True):
+            if column.shape != (self.num_envs,):
+                raise RefusedError(
+                    f"the {name} at step {self._num_steps} is {column.dtype} {[*column.shape]}; it "
+                    f"must be one number for each of {self.num_envs} environments."
+                )
         for e, result in enumerate(zip(*columns, strict=True)):
-            with one_sentence(
-                f"the vector's observation at step {self._num_steps} has too few parts"
-            ):
+            with one_sentence(f"the observations at step {self._num_steps} have too few parts"):
                 part = part_of(batch, e)
             # Where an episode has begun, what came with its first observation means nothing.
             yield (part, *((0.0, False, False) if first[e] else result))
-
-    def _column(self, name: str, values: Any) -> np.ndarray:
-        """One value for each environment."""
-        array = np.asarray(values)
-        if array.shape != (self.num_envs,):
-            raise RefusedError(
-                f"the {name} at step {self._num_steps} is {array.dtype} {[*array.shape]}; it must "
-                f"be one number for each of {self.num_envs} environments."
-            )
-        return array
 
     def _called(self, name: str, function: Callable[[], Any]) -> Any:
         self._has_failed = True
@@ -240,7 +228,7 @@ class GymnasiumVectorAdapter(SequentialVector):
 
 def _check_autoreset(vector: Any) -> None:
     """Refuses whatever does not begin an episode in the step after the last one of another."""
-    if not is_gymnasium_vector(vector):
+    if not isinstance(vector, VectorEnv) and not is_pool(vector):
         raise ValueError(
             "vector must be a gymnasium.vector.VectorEnv, or a pool of EnvPool with the interface "
             f"of Gymnasium, got a {type(vector).__name__}."

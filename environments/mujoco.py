@@ -1,7 +1,8 @@
 """MuJoCo: the complete state of a simulation, and OpenGL without a screen.
 
 MuJoCo, dm_control and Gymnasium read the variable MUJOCO_GL: `glfw` opens a window, `egl` draws on
-a GPU or in Mesa's software, `osmesa` in software. Without it they try a window first.
+a GPU or in Mesa's software, `osmesa` in software; with `disable` all but drawing works. Without it
+they try a window first.
 """
 
 import contextlib
@@ -22,9 +23,8 @@ _LARGE = 65_536  # bytes of an array of the model that is kept only if it has ch
 class MujocoState:
     """All arrays of a simulation's data, and what changed in its model since this was made.
 
-    MuJoCo's own `mj_getState` leaves out what follows from the state. Tasks read some of it before
-    the next step computes it again (`xpos`, sensors), and then it is that of the step before.
-    Episodes of some tasks change their model (the size of a target, the terrain). So the model's
+    MuJoCo's own `mj_getState` leaves out what follows from the state, which tasks read before the
+    next step computes it again (`xpos`, sensors). Episodes of some tasks change their model, so its
     arrays are kept too, but of the large ones (meshes, textures) only those that have changed.
     """
 
@@ -92,11 +92,7 @@ _LIBRARIES = (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8"), ("osmesa", "
 
 
 def choose_backend() -> None:
-    """Sets MUJOCO_GL if it is unset, on Linux without a screen; call it before the imports.
-
-    It becomes `egl` or `osmesa`, whichever library can be loaded first, or `disable`: then
-    everything except drawing works.
-    """
+    """Sets MUJOCO_GL if it is unset, on Linux without a screen; call it before the imports."""
     if sys.platform != "linux" or any(map(os.environ.get, (_VARIABLE, *_SCREENS))):
         return
     os.environ[_VARIABLE] = next((name for name, file in _LIBRARIES if _loads(file)), "disable")

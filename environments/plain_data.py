@@ -1,8 +1,5 @@
 """States of environments: plain data as bytes, and objects that are their attributes.
 
-Our tasks are such objects, and so are most of other people's. Nothing in the bytes is ever
-executed.
-
 Plain data are None, bool, int, float, str, bytes, NumPy arrays and scalars without objects, NumPy's
 generators, and lists, tuples, deques and dictionaries of these, of exactly these types (not sets,
 whose order has no copy). What occurs in two places (a generator that two attributes share) occurs
@@ -139,10 +136,9 @@ _WITHOUT_DATA = ("builtins", "abc", "typing", "typing_extensions")  # modules of
 class Attributes(NamedTuple):
     """The state of one object: its attributes, without those that are `skipped`.
 
-    An object qualifies if its class is written in Python and all its attributes are plain data,
-    named tuples of plain data, Gymnasium's spaces (with their generators), or constants: functions
-    without a closure, classes, modules. Everything else (a simulator of another library, a
-    list of objects) may hide a state, so it is refused.
+    Its class must be written in Python, and all its attributes plain data, named tuples of them,
+    Gymnasium's spaces (with their generators), or constants: functions without a closure, classes,
+    modules. All else (a simulator of another library, a list of objects) may hide a state.
 
     Data of its classes count, too: what can be written in place (a list of levels) is kept, what
     cannot (a number) and sets must be the same where the state is restored.
@@ -152,10 +148,7 @@ class Attributes(NamedTuple):
     skipped: Collection[str] = ()
 
     def state(self) -> dict[str, Any]:
-        """Values as they are, not copied, and descriptions of constants.
-
-        A NotPlainError says that the object's class hides a state; `pack` says it of values.
-        """
+        """Values as they are, not copied (`pack` checks them), and descriptions of constants."""
         kind = type(self.thing)
         slots = any(getattr(base, "__slots__", ()) for base in kind.__mro__)
         if slots or kind.__basicsize__ > _LARGEST or not hasattr(self.thing, "__dict__"):
@@ -178,10 +171,7 @@ class Attributes(NamedTuple):
         return {"class": kind.__qualname__, "values": values, "constants": constants}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Gives the object the attributes of another one, made in the same way, and no others.
-
-        A ValueError says that the object is of another class, or has other constants.
-        """
+        """Gives the object the attributes of another one, made in the same way, and no others."""
         here, own = self.state(), vars(self.thing)
         if here.keys() != state.keys():
             raise ValueError("the state is of another version")

@@ -35,10 +35,9 @@ Stepped: TypeAlias = tuple[State, Transition]
 
 
 class PureEnvironment(Protocol):
-    """One environment as pure, jittable functions. Episodes are begun by who calls them.
+    """One environment as pure, jittable functions; who calls them begins and cuts off episodes.
 
-    `advance` cuts off episodes of `spec.max_episode_steps`, if it is a number. It may have a method
-    `draw(observation)`, which makes a picture: uint8 `[height, width, 3]`.
+    It may have a method `draw(observation)`, which makes a picture: uint8 `[height, width, 3]`.
     """
 
     @property

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
+from ..basics.sentences import did_you_mean
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
 from .arrival import check_limit
 from .pure import PureEnvironment, State, Stepped, Transition
@@ -95,9 +96,7 @@ def make_pgx(game: str) -> Pgx:
             f"pgx:{game} needs the package pgx: pip install 'retrax[device]'"
         ) from None
     if game not in pgx.available_envs():
-        raise ValueError(
-            f"pgx has no game {game!r}: allowed are {', '.join(sorted(pgx.available_envs()))}."
-        )
+        raise ValueError(f"pgx has no game {game!r}{did_you_mean(game, pgx.available_envs())}.")
     return Pgx(pgx.make(game))
 
 

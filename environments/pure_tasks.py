@@ -7,7 +7,7 @@ Their optimal mean returns are known exactly.
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 from dm_env import specs
 
 from ..basics.machine import check_memory
+from ..basics.validation import Range, check_fields
 from ..datatypes import EnvironmentSpec
 from .arrival import enlarge
 from .pure import State, Stepped, Transition
@@ -78,10 +79,10 @@ class PureMemory:
     (Ours; after bsuite's memory length.)
 
     Attributes:
-      length: >= 1, steps from the cue to the query. An episode takes `length` + 1 actions.
+      length: steps from the cue to the query. An episode takes `length` + 1 actions.
     """
 
-    length: int = 10
+    length: Annotated[int, Range(1)] = 10
 
     optimal_return = 1.0
     spec = EnvironmentSpec(
@@ -90,8 +91,7 @@ class PureMemory:
     )
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"Memory: length must be at least 1, got {self.length}.")
+        check_fields(self)
 
     def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
         """Shows a random cue. The state: steps since the cue, and the cue."""
@@ -130,35 +130,28 @@ class PureDeepSea:
     return is 0.99, the next best 0 (always left), and uniformly random play has 2^-N - 0.005 in the
     mean. (As bsuite's "deep_sea" of Osband et al. 2019, without noise.)
 
-    The observation is float32 `[N * N + screen]`: the cells row by row, 1 where the diver is (on
-    the last step it has left them, and all are 0), then a noisy television: `screen` numbers drawn
-    uniformly from [0, 1). Nothing else is random: without a screen all episodes begin alike.
+    The observation is float32 `[N * N + screen]`: the cells row by row, 1 where the diver is (all
+    are 0 on the last step), then a noisy television: `screen` numbers drawn uniformly from [0, 1).
 
     Attributes:
-      size: N >= 2.
-      mapping_seed: >= 0, decides which action goes right in which cell; None: action 1 everywhere.
+      size: N.
+      mapping_seed: decides which action goes right in which cell; None: action 1 everywhere.
         The run's seed does not matter: it differs between training, actors and evaluation.
-      screen: >= 0, numbers on the noisy television.
+      screen: numbers on the noisy television.
       remote: whether the diver has the remote control: new noise is shown only at the start and
         after a move that is not to the right (the way to the treasure is the dull one), and
         otherwise at each step.
     """
 
-    size: int = 10
-    mapping_seed: int | None = 0
-    screen: int = 0
+    size: Annotated[int, Range(2)] = 10
+    mapping_seed: Annotated[int | None, Range(0)] = 0
+    screen: Annotated[int, Range(0)] = 0
     remote: bool = False
 
     optimal_return = 1 - MOVE_COST
 
     def __post_init__(self) -> None:
-        seed = self.mapping_seed
-        if self.size < 2:
-            raise ValueError(f"DeepSea: size must be at least 2, got {self.size}.")
-        if seed is not None and seed < 0:
-            raise ValueError(f"DeepSea: mapping_seed must be None or at least 0, got {seed}.")
-        if self.screen < 0:
-            raise ValueError(f"DeepSea: screen must be at least 0, got {self.screen}.")
+        check_fields(self)
         # The mapping, and an observation, which is made and then put together with the screen.
         needed = 8 * (self.size**2 + self.size * (self.size + 1) + self.screen)
         check_memory(f"DeepSea of size {self.size} with a screen of {self.screen}", needed)

@@ -46,8 +46,9 @@ class SequentialVector:
         limit: int | None,
     ) -> None:
         check_limit(limit)
-        if 0 in spec.observations.shape:
-            raise ValueError("observations have no numbers: there is nothing to see.")
+        for name in ("observations", "actions"):
+            if 0 in getattr(spec, name).shape:
+                raise ValueError(f"{name} have no numbers: there is nothing to learn.")
         self.spec, self.num_envs = spec, num_envs
         self._see, self._act, self._limit = see, act, limit
         self.is_strict = False
@@ -62,10 +63,7 @@ class SequentialVector:
         return self.step(np.zeros((self.num_envs, *space.shape), space.dtype))
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
-
-        A ValueError names what is wrong with an action, or with what an environment returned.
-        """
+        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
         given = self._act(checked_actions(actions, self.spec.actions, self.num_envs))
         first, self._num_steps = self._starts, self._num_steps + 1
         seen = self.spec.observations
@@ -202,18 +200,17 @@ def check_alike(environments: Sequence[Any], *names: str) -> list[Any]:
         raise ValueError(
             "each call must make a new environment, but two calls returned the same one."
         )
-    wanted: list[Any] = []
+    found: list[list[Any]] = []
     for e, environment in enumerate(environments):
         with one_sentence(f"the spaces of environment {e} cannot be read"):
             read = [getattr(environment, name) for name in names]
-            found = [value() if callable(value) else value for value in read]
-        wanted = wanted or found
-        for name, here, there in zip(names, found, wanted, strict=True):
+            found.append([value() if callable(value) else value for value in read])
+        for name, here, there in zip(names, found[e], found[0], strict=True):
             if here != there:
                 raise ValueError(
                     f"the {name} of environment {e} is {here}, that of environment 0 is {there}."
                 )
-    return wanted
+    return found[0]
 
 
 def part_of(batch: Any, index: int) -> Any:

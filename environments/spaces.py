@@ -131,10 +131,6 @@ def _bounded(
 
     It clips in `dtype`, because a bound that is rounded to float32 can lie beyond it.
     """
-    if not low.size:
-        raise ValueError(
-            f"actions of shape {low.shape} have no numbers: there is nothing to learn."
-        )
     bounds = (bound.astype(np.float32).ravel() for bound in (low, high))
     spec = specs.BoundedArray((low.size,), np.float32, *bounds, "action")
     return spec, lambda actions: np.clip(actions.reshape(-1, *low.shape).astype(dtype), low, high)

@@ -21,8 +21,8 @@ def by_definition(reward, terminated, truncated, first):
 
 @given(rows=st.lists(st.tuples(st.integers(-9, 9), FLAGS), min_size=1, max_size=6))
 def test_arrival_against_its_definition(rows):
-    reward = np.array([row[0] for row in rows])
     flags = np.array([row[1] for row in rows])
+    reward = np.where(flags[:, 2], np.nan, [row[0] for row in rows])  # dropped on a first step
     observation = np.arange(len(rows))
     found = arrival(observation, reward, *flags.T)
     expected = [by_definition(r, *f) for r, f in rows]
@@ -32,11 +32,6 @@ def test_arrival_against_its_definition(rows):
     assert found.observation is observation
     assert found.step_type.dtype == np.int32
     assert found.reward.dtype == found.discount.dtype == np.float32
-
-
-def test_the_reward_of_a_first_step_is_dropped_even_if_it_is_not_a_number():
-    yes, no = np.array([True]), np.array([False])
-    assert arrival(np.zeros(1), np.array([np.nan]), no, no, yes).reward[0] == 0
 
 
 @given(seed=st.integers(0, 2**64), few=st.integers(1, 4), more=st.integers(1, 4))
@@ -53,16 +48,13 @@ def test_seeds_of_neighbours_share_nothing():
     assert len(np.unique(seeds)) == 2500
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8])
 def test_discrete_actions_become_int32(dtype):
-    spec = specs.DiscreteArray(3, np.int32)
-    found = checked_actions(np.array([0, 2], dtype), spec, 2)
-    np.testing.assert_array_equal(found, [0, 2])
-    assert found.dtype == np.int32
+    found = checked_actions(np.array([0, 2], dtype), specs.DiscreteArray(3, np.int32), 2)
+    assert (found.tolist(), found.dtype) == ([0, 2], np.int32)
 
 
 def test_continuous_actions_become_float32_and_may_be_out_of_bounds():
     spec = specs.BoundedArray((2,), np.float32, -1, 1)
     found = checked_actions([[5, 0.5]], spec, 1)
-    np.testing.assert_array_equal(found, [[5, 0.5]])
-    assert found.dtype == np.float32
+    assert (found.tolist(), found.dtype) == ([[5, 0.5]], np.float32)

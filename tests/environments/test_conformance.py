@@ -36,10 +36,7 @@ KINDS = {
         f"bsuite:{id}": "bsuite"
         for id in ("catch/0", "cartpole/3", "deep_sea_stochastic/1", "memory_len/2")
     },
-    **{
-        f"MinAtar/{game}-v1,use_minimal_action_set=False": "minatar"
-        for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
-    },
+    "MinAtar/Seaquest-v1,use_minimal_action_set=False": "minatar",
 }
 KIND = pytest.mark.parametrize("id", KINDS)
 
@@ -100,7 +97,7 @@ def test_seeds_are_reproducible_and_do_not_depend_on_the_number(id):
 @KIND
 def test_the_step_after_a_last_one_ignores_the_action(id):
     one, two = (made(id, num_envs=2, seed=4) for _ in range(2))
-    actions, found, wanted = random_actions(one, 250), two.reset(), one.reset()
+    actions, found, wanted = random_actions(one, 120), two.reset(), one.reset()
     for action in actions:
         last = found.step_type == LAST
         other = np.where(last.reshape(-1, *[1] * (action.ndim - 1)), 0, action)

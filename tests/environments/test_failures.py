@@ -17,7 +17,6 @@ from stepping import Counting
 
 from retrax.environments import failures, make
 from retrax.environments.failures import RefusedError, drawn
-from retrax.environments.gymnasium_adapter import GymnasiumVector
 from retrax.environments.pure import PureVector
 from retrax.environments.pure_tasks import PureCatch
 from retrax.evaluation import run_episodes
@@ -49,18 +48,6 @@ class Failing(Counting):
     def close(self):
         self.closed += 1
         self.act("close")
-
-
-class FailingToo(ScriptedToo):
-    """The same of dm_env, when it is closed."""
-
-    def __init__(self, place="", what=lambda: None):
-        super().__init__()
-        self.what = what
-
-    def close(self):
-        super().close()
-        self.what()
 
 
 def having(kind, **attributes):
@@ -98,6 +85,7 @@ def play(environment, steps):
     environment.reset()
     for _ in range(steps):
         environment.step(np.zeros(environment.num_envs, np.int32))
+    environment.close()
 
 
 @FAILURE
@@ -123,7 +111,7 @@ def test_reset_and_step(what, error, sentence):
         play(environment, 5)
 
 
-@pytest.mark.parametrize("place", ["init", "reset", 1])
+@pytest.mark.parametrize("place", ["init", "reset", 1, "close"])
 def test_a_person_may_interrupt_everywhere(place):
     with pytest.raises(KeyboardInterrupt):
         play(make(Failing, place=place, what=interrupt), 1)
@@ -152,17 +140,15 @@ STEP = r"\(observation, reward, terminated, truncated, info\), got 4 values\.$"
 
 
 @pytest.mark.parametrize(
-    ("kind", "place", "returned", "sentence"),
+    ("place", "returned", "sentence"),
     [
-        (Failing, "reset", np.zeros(1), r"\(observation, info\), got one of type ndarray\.$"),
-        (Failing, "step", (np.zeros(1), 0.0, False, {}), STEP),
-        (ScriptedToo, "reset", np.zeros(1), r"a dm_env\.TimeStep, got a ndarray\.$"),
-        (ScriptedToo, "step", np.zeros(1), r"a dm_env\.TimeStep, got a ndarray\.$"),
+        ("reset", np.zeros(1), r"\(observation, info\), got one of type ndarray\.$"),
+        ("step", (np.zeros(1), 0.0, False, {}), STEP),
     ],
 )
-def test_other_interfaces_are_named(kind, place, returned, sentence):
+def test_other_interfaces_are_named(place, returned, sentence):
     """Such as Gym's before 0.26."""
-    environment = make(lambda: having(kind, **{place: lambda *_, **__: returned}))
+    environment = make(lambda: having(Failing, **{place: lambda *_, **__: returned}))
     with pytest.raises(
         RefusedError, match=rf"^{place}\(\) of environment 0 must return {sentence}"
     ):
@@ -182,18 +168,14 @@ def test_closing_what_has_failed_is_bounded(caplog, monkeypatch):
 # Closing
 
 
-KINDS = {"gymnasium": Failing, "dm_env": FailingToo}
-
-
 def lines(caplog):
     return [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("what", "sentence"), SENTENCES)
-def test_all_environments_are_closed_whatever_the_first_does(caplog, kind, what, sentence):
+def test_all_environments_are_closed_whatever_the_first_does(caplog, what, sentence):
     ways = iter([what, lambda: None, what])
-    environment = make(lambda: KINDS[kind]("close", next(ways)), num_envs=3)
+    environment = make(lambda: Failing("close", next(ways)), num_envs=3)
     inner = list(environment._environments)
     environment.close()
     environment.close()
@@ -201,12 +183,6 @@ def test_all_environments_are_closed_whatever_the_first_does(caplog, kind, what,
     assert len(lines(caplog)) == 2
     for line, e in zip(lines(caplog), (0, 2), strict=True):
         assert re.search(f"^environment {e} could not be closed{sentence}", line)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_person_may_interrupt_the_closing(kind):
-    with pytest.raises(KeyboardInterrupt):
-        make(lambda: KINDS[kind]("close", interrupt)).close()
 
 
 def test_environments_are_closed_that_were_made_before_one_failed():
@@ -220,10 +196,6 @@ def test_environments_are_closed_that_were_made_before_one_failed():
 
     with pytest.raises(RefusedError, match="no licence"):
         make(make_one, num_envs=4)
-    assert [one.closed for one in made] == [1, 1, 0]
-    made.clear()
-    with pytest.raises(RuntimeError, match="no licence"):
-        GymnasiumVector(make_one, num_envs=4)
     assert [one.closed for one in made] == [1, 1, 0]
     made = [ScriptedToo(), ScriptedToo(actions=specs.DiscreteArray(3))]
     each = iter(made)
@@ -275,15 +247,13 @@ def test_what_is_no_picture_is_named(draw, shown, found):
 
 
 def test_an_evaluation_draws_with_what_says_so():
-    class Vector(PureVector):
-        def render(self):
-            return None
-
+    vector = PureVector(PureCatch())
+    vector.render = lambda: None
     with pytest.raises(RefusedError, match=f"^{GOT}None"):
         run_episodes(
             average_agent.agent_and_shapes()[0],
             None,
-            Vector(PureCatch()),
+            vector,
             key=jax.random.key(0),
             num_episodes=1,
             on_frame=print,

@@ -1,18 +1,24 @@
-"""Environments in JAX against the host's classes, step by step, and what is refused."""
+"""Environments in JAX: against the host's classes, by their id, of other libraries, and refused."""
 
 import dataclasses
+import sys
+import types
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dm_env import StepType, specs
+from dm_env import StepType
 
-from retrax.environments import make
+from retrax.environments import check_environment, make
+from retrax.environments.factory import make_pure_vector
 from retrax.environments.pure import PureVector, Transition, check_pure
+from retrax.environments.pure_adapters import Gymnax, Pgx, make_pgx
 from retrax.environments.pure_tasks import (
     PureCartPole,
     PureCatch,
+    PureDeepSea,
     PureMemory,
     PurePendulum,
 )
@@ -20,70 +26,44 @@ from retrax.environments.pure_tasks import (
 NUM_ENVS = 3
 
 
-def balanced(rng, observation):
+def balanced(observation, rng):
     """Pushes the cart under its pole; environment 0 acts at random, so that its pole falls."""
     x, v, angle, omega = observation.T
     actions = (3 * angle + omega + 0.05 * x + 0.1 * v > 0).astype(np.int32)
     return np.where(np.arange(NUM_ENVS) == 0, rng.integers(2, size=NUM_ENVS), actions)
 
 
-def place_numbers(host, state, e):
-    host._environments[e].unwrapped.state = np.array(state[e], np.float64)
+def swinging(observation, rng):
+    """Torques that are out of bounds sometimes."""
+    return rng.normal(0.0, 2.0, (NUM_ENVS, 1)).astype(np.float32)
 
 
-def random_actions(rng, spec):
-    """Continuous ones are out of bounds sometimes."""
-    if isinstance(spec, specs.DiscreteArray):
-        return rng.integers(spec.num_values, size=NUM_ENVS)
-    return rng.normal(0.0, 2.0, (NUM_ENVS, *spec.shape)).astype(np.float32)
-
-
-# From the host's id to its counterpart, and steps to take.
-TASKS = {
-    "CartPole-v1": (PureCartPole(), 520),
-    "Pendulum-v1": (PurePendulum(), 220),
-}
-
-
-@pytest.mark.parametrize("id", TASKS)
-def test_every_step_is_that_of_the_host(id):
-    environment, steps = TASKS[id]
+@pytest.mark.parametrize(
+    ("id", "environment", "steps", "policy", "close"),
+    [
+        ("CartPole-v1", PureCartPole(), 520, balanced, 1e-6),
+        ("Pendulum-v1", PurePendulum(), 220, swinging, 5e-6),  # whose rewards reach -16
+    ],
+)
+def test_every_step_is_that_of_the_host(id, environment, steps, policy, close):
     host, vector = make(id, num_envs=NUM_ENVS), PureVector(environment, num_envs=NUM_ENVS)
     assert environment.spec == host.spec
-    rng, kinds, close = np.random.default_rng(0), set(), 1e-6
-    close *= 5 if id == "Pendulum-v1" else 1  # its rewards reach -16
+    rng, kinds = np.random.default_rng(0), set()
     found, wanted = vector.reset(), host.reset()
     for _ in range(steps):
-        first = np.flatnonzero(found.step_type == StepType.FIRST)
-        for e in first:
-            place_numbers(host, jax.device_get(vector._running.state), e)
         rest = found.step_type != StepType.FIRST
         assert found.step_type.tolist() == wanted.step_type.tolist()
         np.testing.assert_allclose(found.reward, wanted.reward, atol=close)
         np.testing.assert_array_equal(found.discount, wanted.discount)
         np.testing.assert_allclose(found.observation[rest], wanted.observation[rest], atol=2e-4)
         kinds |= set(zip(found.step_type.tolist(), found.discount.tolist(), strict=True))
-        if id == "CartPole-v1":
-            actions = balanced(rng, found.observation)
-        else:
-            actions = random_actions(rng, environment.spec.actions)
-        for e in np.flatnonzero(rest):  # rounding must not grow over hundreds of steps
-            place_numbers(host, jax.device_get(vector._running.state), e)
+        state = jax.device_get(vector._running.state)
+        for e, one in enumerate(host._environments):  # starts differ, and rounding must not grow
+            one.unwrapped.state = np.array(state[e], np.float64)
+        actions = policy(found.observation, rng)
         found, wanted = vector.step(actions), host.step(actions)
-    terminated, truncated = {(2, 0.0)}, {(2, 1.0)}
-    ends = truncated | terminated if id == "CartPole-v1" else truncated
-    assert kinds == {(0, 1.0), (1, 1.0)} | ends
-
-
-@pytest.mark.parametrize(
-    ("environment", "low", "high"), [(PureCatch(), 0, 4), (PureMemory(), -1, 1)]
-)
-def test_all_starts_are_equally_likely(environment, low, high):
-    states, _ = jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), 5000))
-    drawn = np.asarray(states[1])
-    counts = np.bincount(drawn - low, minlength=high - low + 1)
-    expected = [1000] * 5 if high == 4 else [2500, 0, 2500]
-    np.testing.assert_allclose(counts, expected, atol=200)
+    terminated = {(2, 0.0)} if policy is balanced else set()
+    assert kinds == {(0, 1.0), (1, 1.0), (2, 1.0)} | terminated
 
 
 def test_a_state_of_another_environment_is_refused():
@@ -98,47 +78,14 @@ def test_a_state_of_another_environment_is_refused():
         PureVector(PureCatch(), num_envs=3).restore(vector.state())
 
 
-@dataclasses.dataclass(frozen=True)
-class Wrong(PureCartPole):
-    def step(self, key, state, action):
-        if float(state[0]) > 0:
-            return state, Transition(state, 0.0, False, False)
-        return state, Transition(state, 1.0, False, False)
+def returning(change):
+    """An environment of which `change` makes another one."""
 
+    class Other(PureMemory):
+        def step(self, key, state, action):
+            return change(*super().step(key, state, action))
 
-@dataclasses.dataclass(frozen=True)
-class Doubled(PureCartPole):
-    def reset(self, key):
-        state, observation = super().reset(key)
-        return state, jnp.concatenate([observation, observation])
-
-
-@dataclasses.dataclass(frozen=True)
-class Changing(PureCartPole):
-    def step(self, key, state, action):
-        _, transition = super().step(key, state, action)
-        return state.astype(jnp.int32), transition
-
-
-@dataclasses.dataclass(frozen=True)
-class Returns(PureCartPole):
-    """A field of the third step is something else."""
-
-    field: str = "reward"
-    value: float | tuple[float, ...] = 0.0
-
-    def reset(self, key):
-        state, observation = super().reset(key)
-        return (state, jnp.int32(0)), observation
-
-    def step(self, key, state, action):
-        inner, time = state
-        inner, transition = super().step(key, inner, action)
-        usual = getattr(transition, self.field)
-        value = jnp.array(self.value)
-        if value.shape == ():
-            value = jnp.where(time == 2, value, usual)
-        return (inner, time + 1), transition._replace(**{self.field: value})
+    return Other()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +93,11 @@ class Returns(PureCartPole):
     [("reward", np.nan, ""), ("reward", -np.inf, ""), ("observation", np.nan, r"\[0\]")],
 )
 def test_numbers_that_are_not_finite_are_named(field, value, where):
-    vector = PureVector(Returns(field=field, value=value), num_envs=2)
+    def late(state, transition):
+        changed = jnp.where(state[0] == 3, value, getattr(transition, field))
+        return state, transition._replace(**{field: changed})
+
+    vector = PureVector(returning(late), num_envs=2)
     vector.reset()
     for _ in range(2):
         vector.step(np.zeros(2, int))
@@ -156,14 +107,27 @@ def test_numbers_that_are_not_finite_are_named(field, value, where):
 
 
 @pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"reward": jnp.zeros(1)}, r"must return a reward that is one number, got float32 \(1,\)"),
+        ({"terminated": jnp.ones(2)}, r"a terminated that is one bool, got float32 \(2,\)"),
+        ({"truncated": 1.0}, r"must return a truncated that is one bool, got float32 \(\)"),
+        ({"observation": jnp.ones(8)}, r"must return observations float32 \(2,\), got .* \(8,\)\."),
+    ],
+)
+def test_fields_of_other_shapes_are_named(fields, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        check_pure(returning(lambda state, transition: (state, transition._replace(**fields))))
+
+
+@pytest.mark.parametrize(
     ("environment", "sentence"),
     [
-        (Returns(value=(0.0,)), r"must return a reward that is one number, got float32 \(1,\)"),
-        (Returns("terminated", (1.0, 1.0)), r"a terminated that is one bool, got float32 \(2,\)"),
-        (Returns("truncated", 1.0), r"must return a truncated that is one bool, got float32 \(\)"),
-        (Wrong(), "Wrong cannot be traced by JAX: "),
-        (Doubled(), r"Doubled must return observations float32 \(4,\), got float32 \(8,\)\."),
-        (Changing(), "Changing must return states of the same types from reset and from step"),
+        (returning(lambda state, transition: float(state[0])), "Other cannot be traced by JAX: "),
+        (
+            returning(lambda state, transition: ((state[0] * 1.0, state[1]), transition)),
+            "Other must return states of the same types from reset and from step",
+        ),
         (make("CartPole-v1"), "GymnasiumVector is not an environment written in JAX: it must have"),
         (object(), "object is not an environment written in JAX"),
     ],
@@ -172,3 +136,206 @@ def test_what_is_not_pure_is_refused_in_one_sentence(environment, sentence):
     with pytest.raises(ValueError, match=sentence) as caught:
         check_pure(environment)
     assert "\n" not in str(caught.value)
+
+
+# By their id, and of other libraries
+
+
+class GameState(NamedTuple):
+    observation: jax.Array
+    rewards: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+
+
+class Game:
+    """Of pgx's form: lasts 3 moves, the last one is cut off after action 1; pays the action."""
+
+    id, num_players, num_actions, observation_shape = "game", 1, 2, (4, 4, 2)
+
+    def init(self, key):
+        false = jnp.zeros((), bool)
+        return GameState(jnp.zeros((4, 4, 2), bool), jnp.zeros(1), false, false)
+
+    def step(self, state, action, key):
+        seen = jnp.roll(state.observation, 1).at[0, 0, 0].set(True)
+        over = seen.sum() == 3
+        return GameState(
+            seen, jnp.float32(action)[None], over & (action == 0), over & (action == 1)
+        )
+
+
+class SwingState(NamedTuple):
+    time: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class SwingParams:
+    max_steps_in_episode: int = 4
+
+
+class Swing:
+    """Of gymnax's form: ends by itself after action 1, and after 4 steps in any case."""
+
+    default_params = SwingParams()
+
+    def action_space(self, params):
+        return types.SimpleNamespace(n=2)
+
+    def observation_space(self, params):
+        return types.SimpleNamespace(shape=(1,))
+
+    def reset_env(self, key, params):
+        return jnp.zeros(1), SwingState(jnp.int32(0))
+
+    def step_env(self, key, state, action, params):
+        state = SwingState(state.time + 1)
+        done = (action == 1) | (state.time >= params.max_steps_in_episode)
+        return state.time[None] * 1.0, state, jnp.float32(0.5), done, {}
+
+
+class Pushed(Swing):
+    """Of the form of gymnax 1.0: the limit is asked for apart; an action is two numbers."""
+
+    def action_space(self, params):
+        return types.SimpleNamespace(shape=(2,), low=-1.0, high=np.array([1.0, 3.0]))
+
+    def is_truncated(self, state, params):
+        return state.time >= params.max_steps_in_episode
+
+    def step_env(self, key, state, action, params):
+        state = SwingState(state.time + 1)
+        return state.time[None] * 1.0, state, action[1], action[0] > 0, {}
+
+
+def kinds(vector, actions):
+    vector.reset()
+    steps = [vector.step(np.array([action])) for action in actions]
+    return [(int(s.step_type[0]), float(s.reward[0]), float(s.discount[0])) for s in steps], steps
+
+
+def test_games_of_pgx_are_images_and_their_two_kinds_of_ends_differ():
+    vector = PureVector(Pgx(Game()))
+    check_environment(vector, steps=20)
+    found, steps = kinds(vector, [1, 1, 0, 0, 1, 0, 1])
+    first = [(1, 1.0, 1.0), (1, 1.0, 1.0), (2, 0.0, 0.0), (0, 0.0, 1.0)]
+    assert found == [*first, (1, 1.0, 1.0), (1, 0.0, 1.0), (2, 1.0, 1.0)]
+    assert sorted(set(steps[1].observation.ravel().tolist())) == [0, 255]
+    assert vector.spec.max_episode_steps == 10_000
+
+
+def test_environments_of_gymnax_are_truncated_at_their_own_limit():
+    vector = PureVector(Gymnax(Swing()))
+    check_environment(vector, steps=20)
+    found, _ = kinds(vector, [0, 1, 0, 0, 0, 0, 0])
+    assert found[:3] == [(1, 0.5, 1.0), (2, 0.5, 0.0), (0, 0.0, 1.0)]
+    assert found[3:] == [(1, 0.5, 1.0)] * 3 + [(2, 0.5, 1.0)]
+
+
+def test_environments_of_gymnax_1_say_themselves_what_ends_them():
+    vector = PureVector(Gymnax(Pushed()))
+    check_environment(vector, steps=20)
+    np.testing.assert_array_equal(vector.spec.actions.maximum, [1.0, 3.0])
+    still, end = [0.0, 2.0], [1.0, 2.0]  # the first episode ends by itself at its limit
+    found, _ = kinds(vector, [still, still, still, end, end, still, still, still, still])
+    assert found[2:5] == [(1, 2.0, 1.0), (2, 2.0, 0.0), (0, 0.0, 1.0)]
+    assert found[-1] == (2, 2.0, 1.0)
+    space = types.SimpleNamespace(shape=(2,))
+    with pytest.raises(ValueError, match="Odd must have actions that are discrete or have bounds"):
+        Gymnax(type("Odd", (Swing,), {"action_space": lambda self, params: space})())
+
+
+@pytest.mark.parametrize(
+    ("id", "environment"),
+    [
+        ("catch", PureCatch()),
+        ("memory,length=3", PureMemory(3)),
+        ("deep_sea,size=5,mapping_seed=none", PureDeepSea(5, None)),
+        ("noisy_deep_sea", PureDeepSea(screen=16)),
+        ("CartPole-v1", PureCartPole()),
+        ("Pendulum-v1", PurePendulum()),
+    ],
+)
+def test_our_tasks_have_the_switches_of_the_host(id, environment):
+    assert make_pure_vector(id).pure == environment
+    assert make(id).spec == environment.spec
+
+
+class Endless(PureCartPole):
+    """Has no limit, and no end."""
+
+    spec = PureCartPole.spec._replace(max_episode_steps=None)
+
+    def step(self, key, state, action):
+        return state, Transition(state, jnp.float32(1.0), jnp.bool_(False), jnp.bool_(False))
+
+    def draw(self, observation):
+        return np.zeros((2, 2, 3), np.uint8)
+
+
+@pytest.fixture
+def module(monkeypatch):
+    module = types.ModuleType("pure_examples")
+    module.Swing, module.Cart, module.number = Swing, PureCartPole, 3
+    module.Endless, module.seeded = Endless, lambda seed: Endless()
+    monkeypatch.setitem(sys.modules, "pure_examples", module)
+
+
+def test_classes_of_modules_are_made_for_the_device(module):
+    assert isinstance(make_pure_vector("pure_examples:Swing").pure, Gymnax)
+    assert make_pure_vector("pure_examples:Cart").pure == PureCartPole()
+
+
+@pytest.mark.parametrize("name", ["Cart", "Endless", "seeded", "CartPole-v1", "Swing"])
+def test_a_limit_holds_on_the_device_and_on_the_host(module, name):
+    id = name if "-v" in name else f"pure_examples:{name}"
+    short = f"{id},max_episode_steps=3"
+    for limited in (make(short), make_pure_vector(short)):
+        assert limited.spec.max_episode_steps == 3
+        found, _ = kinds(limited, [0, 0, 0, 0])
+        assert [kind for kind, *_ in found] == [1, 1, 2, 0]
+        assert found[2][2] == 1
+    if name in ("Endless", "seeded"):
+        for made in (make(id), make_pure_vector(id)):
+            assert made.spec.max_episode_steps == 10_000
+            made.reset()
+            assert made.render().shape == (2, 2, 3)
+    for maker in (make, make_pure_vector):
+        with pytest.raises(ValueError, match="max_episode_steps"):
+            maker(f"{id},max_episode_steps=0")
+
+
+@pytest.mark.parametrize(
+    ("id", "sentence"),
+    [
+        ("Acrobot-v1", "Acrobot-v1 is not an environment written in JAX: allowed are catch, memor"),
+        ("pure_examples:number", "pure_examples:number must be a function or a class"),
+        ("catch,size=3", "catch has no switch size"),
+        ("memory,length=0", "PureMemory.length must be an integer >= 1, got 0"),
+        ("pgx:x,size=3", "pgx:x has no switch size"),
+    ],
+)
+def test_what_is_not_written_in_jax_is_refused(module, id, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make_pure_vector(id)
+
+
+def test_games_for_two_are_refused_and_illegal_moves_are_told():
+    game = Game()
+    assert Pgx(game).spec.note.startswith("pgx:game ends episodes at illegal moves, with reward -1")
+    game.id = "minatar-game"
+    assert Pgx(game).spec.note == ""
+    game.id = "game"
+    game.num_players = 2
+    with pytest.raises(ValueError, match="pgx:game must be a game for one player, it has 2"):
+        Pgx(game)
+
+
+def test_games_are_found_by_their_name(monkeypatch):
+    pgx = types.ModuleType("pgx")
+    pgx.available_envs, pgx.make = (lambda: ("game",)), (lambda name: Game())
+    monkeypatch.setitem(sys.modules, "pgx", pgx)
+    assert make("pgx:game", num_envs=2).spec.observations.shape == (4, 4, 2)
+    with pytest.raises(ValueError, match=r"pgx has no game 'gama' .did you mean game"):
+        make("pgx:gama")
+    make_pgx.cache_clear()

@@ -56,7 +56,6 @@ MISFITS = [
     (NESTED, {"goal": [0, np.nan], "arm": [ZEROS, 2]}, "['goal'][1]", "is nan; .* as a float32$"),
     (PIXELS, np.full((2, 3), 300), "[0, 0]", "is 300, but Array"),
     (PIXELS, np.full((2, 3), 0.5), "", "is of type float64"),
-    (specs.Array((2, 3), bool), np.full((2, 3), 255), "[0, 0]", "is 255, but"),
     (PARTS, {"b": np.ones((2, 1)), "a": 1.0}, "['b']", r"has shape \(2, 1\), but Array"),
     (PARTS, {"b": np.ones((1, 2))}, "", r"has the keys \['b'\], but {'b': "),
     (PARTS, {"b": [[0, np.inf]], "a": 1.0}, "['b'][0, 1]", "is inf; it must"),
@@ -89,6 +88,7 @@ UNSIGNED = spaces.Box(0, 10, (2,), np.uint32)
         (BITS, EYE.astype(np.int8), 255 * EYE[..., None]),
         (spaces.Box(0, 1, (2, 2, 3), bool), np.ones((2, 2, 3), bool), np.full((2, 2, 3), 255)),
         (PIXELS, EYE.astype(np.uint8), EYE[..., None]),
+        (specs.Array((1, 2), np.uint16), [[257, 30_000]], [[[1], [117]]]),  # from 0 to 65,535
         (specs.Array((2, 3), bool), EYE > 0, 255 * EYE[..., None]),
         (specs.Array((1, 2, 3), bool), EYE[None] > 0, 255 * EYE[None]),
         (FLOATS, np.array([True, False]), [1, 0]),
@@ -168,16 +168,10 @@ def test_flattened_observations_against_their_definition(seed):
 
 @pytest.mark.parametrize(
     "space",
-    [
-        spaces.Dict({}),
-        spaces.Tuple([]),
-        spaces.Box(0, 1, (0,)),
-        {},
-        specs.BoundedArray((0, 2), int, 0, 9),
-    ],
+    [spaces.Dict(), spaces.Tuple([]), spaces.Box(0, 1, (0,)), {}, specs.Array((0, 2), float)],
 )
 def test_a_space_without_numbers_is_refused(space):
-    with pytest.raises(ValueError, match=r"observation.* no numbers: there is nothing to see\.$"):
+    with pytest.raises(ValueError, match=r"observation.* no numbers: there is nothing to learn\.$"):
         showing(space, None)
 
 
@@ -238,11 +232,9 @@ def pixels(low, high, shown):
 
 BOUNDS = [
     (0, 1, np.uint8),  # a board
-    (0, 2, np.uint8),
     (0, 255, np.uint8),
     (10, 250, np.uint8),
     (0, 65_535, np.uint16),  # depth
-    (0, 10_000, np.uint16),
     (5, 510, np.uint32),
     (2**40, 2**40 + 2, np.uint64),
     (np.array([0, 2, 7]), np.array([10, 5, 7]), np.uint8),  # each channel has its own
@@ -267,12 +259,6 @@ def test_images_are_scaled_from_the_bounds_of_their_space(library, low, high, dt
     note = f"values from {np.min(low)} to {np.max(high)}, which become 0 to 255." if scaled else ""
     assert environment.spec.note.endswith(note)
     assert bool(environment.spec.note) == scaled
-
-
-def test_pixels_without_bounds_have_those_of_their_type():
-    depth = np.array([[0, 257], [65_535, 30_000]], np.uint16)
-    seen = played(showing(specs.Array((2, 2), np.uint16), depth), 2)[-1].observation[1, ..., 0]
-    np.testing.assert_array_equal(seen, pixels(0, 65_535, depth))
 
 
 @pytest.mark.parametrize(
@@ -315,21 +301,18 @@ LARGE = spaces.Dict({"camera": spaces.Box(0, 255, (84, 84, 3), np.uint8), "n": T
         ("space", specs.StringArray(()), SEEN),
         ("space", specs.Array((2,), np.int32), SEEN),
         ("space", specs.Array((2, 2), np.uint32), SEEN),
-        ("space", {"a": VECTOR, "b": [VECTOR]}, SEEN),
         ("space", [VECTOR], SEEN),
         ("actions", spaces.Box(-np.inf, np.inf, (2,), np.float32), TAKEN),
-        ("actions", spaces.Box(0, np.inf, (2,), np.float32), TAKEN),
         ("actions", spaces.Box(-1e300, 1e300, (2,), np.float64), TAKEN),  # infinite as float32
-        ("actions", spaces.Box(0, 3, (2,), np.int32), TAKEN),
         ("actions", spaces.Tuple((TWO, TWO)), TAKEN),
         ("actions", spaces.MultiBinary(13), "has 8192 combinations; at most 4096"),
         ("actions", spaces.MultiDiscrete([99, 99]), "has 9801 combinations; at most 4096"),
-        ("actions", spaces.Box(-1, 1, (0,)), r"actions of shape \(0,\) have no numbers"),
+        ("actions", spaces.Box(-1, 1, (0,)), "actions have no numbers"),
         ("actions", specs.Array((2,), np.float32), TAKEN),
         ("actions", specs.BoundedArray((), np.int32, 0, 3), TAKEN),
         ("actions", specs.BoundedArray((1,), np.float32, -np.inf, 1), TAKEN),
         ("actions", {"a": specs.BoundedArray((2,), np.float64, -1, 1)}, TAKEN),
-        ("actions", specs.BoundedArray((0,), np.float64, 0, 0), r"shape \(0,\) have no numbers"),
+        ("actions", specs.BoundedArray((0,), np.float64, 0, 0), "actions have no numbers"),
     ],
 )
 def test_other_spaces_are_refused(kind, space, message):
@@ -370,34 +353,21 @@ def test_each_combination_of_actions_has_a_number(space, wanted):
     assert all(np.asarray(each).dtype == space.dtype for each in found)
 
 
-@pytest.mark.parametrize("library", ["gymnasium", "dm_env"])
-def test_continuous_actions_are_clipped_to_their_bounds(library):
-    low, high = np.array([-1.0, 0.0]), np.array([1.0, 0.1])
-    space = specs.BoundedArray((2,), np.float64, low, high)
-    if library == "gymnasium":
-        space = spaces.Box(low, high, dtype=np.float64)
-    largest = high.astype(np.float32)  # 0.1 as a float32 is above 0.1
-    bounds, (first, second) = asked(space, [[-3.0, 0.05], largest])
-    assert bounds.dtype == np.float32
-    np.testing.assert_allclose([bounds.minimum, bounds.maximum], [low, high], rtol=1e-6)
-    np.testing.assert_allclose(first, [-1.0, 0.05])
-    assert first.dtype == np.float64
-    assert (second <= high).all()
-
-
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (2, 3)])
 @pytest.mark.parametrize("library", ["gymnasium", "dm_env"])
-def test_actions_of_any_shape_are_vectors_for_agents(library, shape):
-    low = -1.0 - np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
-    space = specs.BoundedArray(shape, np.float64, low, 1.0)
+def test_continuous_actions_are_vectors_for_agents_and_clipped(library, shape):
+    low = -1.0 - np.arange(np.prod(shape, dtype=int), dtype=np.float64).reshape(shape)
+    high = np.full(shape, 0.1)
+    space = specs.BoundedArray(shape, np.float64, low, high)
     if library == "gymnasium":
-        space = spaces.Box(low, np.ones(shape, np.float32))
-    action = np.linspace(-9, 0.5, low.size, dtype=np.float32)
-    spec, (found,) = asked(space, [action])
-    assert spec.shape == (low.size,)
-    np.testing.assert_array_equal(spec.minimum, low.ravel())
-    np.testing.assert_array_equal(found, np.maximum(action.reshape(shape), low))
-    assert np.shape(found) == shape
+        space = spaces.Box(low, high, dtype=np.float64)
+    action, largest = np.linspace(-9, 0.5, low.size, dtype=np.float32), high.astype(np.float32)
+    spec, (first, second) = asked(space, [action, largest.ravel()])
+    assert (spec.shape, spec.dtype) == ((low.size,), np.float32)
+    np.testing.assert_allclose([spec.minimum, spec.maximum], [low.ravel(), high.ravel()], rtol=1e-6)
+    np.testing.assert_array_equal(first, np.clip(action.reshape(shape).astype(float), low, high))
+    assert (np.shape(first), np.asarray(first).dtype) == (shape, np.float64)
+    assert (second <= high).all()  # 0.1 as a float32 is above 0.1
 
 
 @pytest.mark.parametrize("agent", ["acer", "d4pg"])

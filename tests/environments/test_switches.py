@@ -47,6 +47,7 @@ def takes(
         ("share=1", 1),
         ("share=inf", math.inf),
         ("share=-inf", -math.inf),
+        ("share=nan", math.nan),
         ("name=8x8", "8x8"),
         ("name=4", "4"),
         ("name=no", "no"),
@@ -64,12 +65,7 @@ def takes(
 def test_text_is_read_by_the_type_of_its_parameter(text, value):
     _, switches = split(f"x,{text}")
     (found,) = values(switches, takes, "x").values()
-    assert found == value
-    assert type(found) is type(value)
-
-
-def test_nan_is_a_number():
-    assert math.isnan(values(split("x,share=nan")[1], takes, "x")["share"])
+    assert repr(found) == repr(value)
 
 
 @pytest.mark.parametrize("text", ["flag=maybe", "flag=2", "flag=none", "default=nope", "maybe=x"])
@@ -87,7 +83,6 @@ def test_values_given_in_python_stay_as_they_are():
 @pytest.mark.parametrize(
     ("id", "switches", "sentence"),
     [
-        ("ALE/Pong-v5,clip_rewards=2", {}, "clip_rewards must be True or False, got '2'"),
         ("ALE/Pong-v5", {"clip_rewards": 2}, "clip_rewards must be True or False, got 2"),
         ("ALE/Pong-v5", {"max_frames": 1e5}, "max_frames must be an integer, got 100000.0"),
         ("ALE/Pong-v5,max_noops=0.5", {}, "max_noops must be an integer, got 0.5"),
@@ -101,9 +96,7 @@ def test_values_given_in_python_stay_as_they_are():
         ("memory,length=2.5", {}, "length must be an integer, got 2.5"),
         ("noisy_deep_sea,mapping_seed=x", {}, "mapping_seed must be an integer or None, got 'x'"),
         ("deep_sea,remote=3", {}, "remote must be True or False, got '3'"),
-        ("deep_sea,size=big", {}, "size must be an integer, got 'big'"),
         (SUITE, {"time_limit": math.nan}, "time_limit must be a finite number or None, got nan"),
-        (f"{SUITE},time_limit=inf", {}, "time_limit must be a finite number or None, got inf"),
     ],
 )
 def test_our_own_switches_are_checked(id, switches, sentence):
@@ -117,12 +110,11 @@ def test_our_own_switches_are_checked(id, switches, sentence):
     ("id", "sentence"),
     [
         ("deep_sea,size", "must be NAME=VALUE, as in deep_sea,size=20, got 'size' after deep_sea"),
-        ("deep_sea,size=", "must be NAME=VALUE, .* got 'size=' after deep_sea"),
         ("deep_sea,", "must be NAME=VALUE, .* got '' after deep_sea"),
-        ("deep_sea,size=1", "DeepSea: size must be at least 2, got 1"),
-        ("deep_sea,mapping_seed=-1", "mapping_seed must be None or at least 0, got -1"),
-        ("deep_sea,screen=-1", "screen must be at least 0, got -1"),
-        ("memory,length=0", "length must be at least 1, got 0"),
+        ("deep_sea,size=1", "PureDeepSea.size must be an integer >= 2, got 1"),
+        ("deep_sea,mapping_seed=-1", "mapping_seed must be an integer >= 0 or None, got -1"),
+        ("deep_sea,screen=-1", "screen must be an integer >= 0, got -1"),
+        ("memory,length=0", "length must be an integer >= 1, got 0"),
         ("deepsea,size=3", r"unknown environment 'deepsea' \(did you mean deep_sea"),
         ("deep_sea,depth=3", "no switch depth; .* are: mapping_seed, remote, screen, size"),
         ("catch,seed=3", r"catch has no switch seed; its switches are: none\.$"),
@@ -148,27 +140,23 @@ class Given(Counting):
         self.given = given
 
 
-def test_a_registered_default_has_a_type_too():
-    gymnasium.register("Given-v0", entry_point=Given, kwargs={"slow": True, "name": "a"})
-    try:
-        environment = make("Given-v0,slow=no,name=no,other=false")
-        assert environment._environments[0].unwrapped.given == {
-            "slow": False,
-            "name": "no",
-            "other": False,
-        }
-    finally:
-        gymnasium.registry.pop("Given-v0")
+@pytest.fixture
+def register():
+    """Registers an id with Gymnasium for a test."""
+    yield gymnasium.register
+    gymnasium.registry.pop("Given-v0")
+
+
+def test_a_registered_default_has_a_type_too(register):
+    register("Given-v0", entry_point=Given, kwargs={"slow": True, "name": "a"})
+    (made,) = make("Given-v0,slow=no,name=no,other=false")._environments
+    assert made.unwrapped.given == {"slow": False, "name": "no", "other": False}
 
 
 @pytest.mark.parametrize("limit", ["inf", "0", "2.5", "no"])
-def test_a_limit_is_an_integer(limit, tmp_path, monkeypatch):
-    (tmp_path / "limited_envs.py").write_text(
-        "import gymnasium\ndef cart():\n    return gymnasium.make('CartPole-v1')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
+def test_a_limit_is_an_integer(limit):
     with pytest.raises(ValueError, match="max_episode_steps must be an integer of at least 1, got"):
-        make(f"limited_envs:cart,max_episode_steps={limit}")
+        make(Given, **split(f"x,max_episode_steps={limit}")[1])
     with pytest.raises(ValueError, match="max_episode_steps"):
         make(f"CartPole-v1,max_episode_steps={limit}")
 
@@ -192,7 +180,7 @@ def test_evaluations_of_atari_have_the_games_own_rewards_and_episodes():
     assert make("ALE/Pong-v5", evaluation=True, episodic_life=True)._episodic_life is False
 
 
-def test_an_environment_says_which_of_its_switches_are_for_training_only():
+def test_an_environment_says_which_of_its_switches_are_for_training_only(register):
     class Shaped(Given):
         """Pays for progress while it is trained."""
 
@@ -201,12 +189,9 @@ def test_an_environment_says_which_of_its_switches_are_for_training_only():
     for evaluation, given in ((False, {"size": 3, "bonus": 0.5}), (True, {"size": 3})):
         environment = make(Shaped, size=3, bonus=0.5, evaluation=evaluation)
         assert environment._environments[0].given == given
-    gymnasium.register("Shaped-v0", entry_point=Shaped, kwargs={"bonus": 0.5, "size": 3})
-    try:
-        (inner,) = make("Shaped-v0,size=4,bonus=2", evaluation=True)._environments
-        assert inner.unwrapped.given == {"size": 4, "bonus": 0.5}
-    finally:
-        gymnasium.registry.pop("Shaped-v0")
+    register("Given-v0", entry_point=Shaped, kwargs={"bonus": 0.5, "size": 3})
+    (inner,) = make("Given-v0,size=4,bonus=2", evaluation=True)._environments
+    assert inner.unwrapped.given == {"size": 4, "bonus": 0.5}
     Shaped.training_only = "bonus"  # not a tuple of one
     with pytest.raises(ValueError, match="training_only must be a tuple of switches, got 'bonus'"):
         make(Shaped, evaluation=True)
