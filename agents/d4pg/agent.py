@@ -80,20 +80,6 @@ class ActorState(NamedTuple):
     correlation: jax.Array
 
 
-def noise_of(config: Config, actor_id: jax.Array, num_actors: int) -> tuple[jax.Array, jax.Array]:
-    """Sigma and correlation of the noise of one of `num_actors` >= 1 actors, float32 `[]` each.
-
-    With "fixed" exploration they are the config's. With "per_actor" they grow from the first actor
-    to the last: sigma geometrically from `sigma_min` to `sigma_max`, the correlation linearly from
-    0 to the config's. A single actor gets the middle of both.
-    """
-    if config.exploration == "fixed":
-        return jnp.float32(config.sigma), jnp.float32(config.noise_correlation)
-    share = actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
-    sigma = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
-    return jnp.float32(sigma), jnp.float32(config.noise_correlation * share)
-
-
 @sees_frame_stacks
 @scales_rewards
 def make_agent(
@@ -143,8 +129,14 @@ def make_agent(
         return LearnerState(params, params, *states, jnp.zeros((), jnp.int32), key)
 
     def begin(key: jax.Array, actor_id: jax.Array, num_actors: int) -> ActorState:
+        """A single actor gets the middle of both spacings (`Config.exploration`)."""
+        sigma, correlation = config.sigma, config.noise_correlation
+        if config.exploration == "per_actor":
+            share = actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
+            sigma = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
+            correlation *= share
         noise = jnp.zeros(actions.shape, jnp.float32)
-        return ActorState(key, noise, *noise_of(config, actor_id, num_actors))
+        return ActorState(key, noise, jnp.float32(sigma), jnp.float32(correlation))
 
     def policy(params: Params, timestep: TimeStep) -> jax.Array:
         features = nets.torso.apply(params.torso, timestep.observation[None])
