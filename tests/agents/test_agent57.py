@@ -17,9 +17,9 @@ from linear_agents import (
     D,
     agent57_networks,
     double,
-    episode_rows,
     first_state,
     jitted,
+    random_sample,
     timestep,
 )
 from linear_agents import agent57_config as tiny
@@ -27,7 +27,7 @@ from linear_agents import agent57_config as tiny
 from retrax.agents import agent57, base
 from retrax.agents.agent57 import families, make_agent
 from retrax.agents.agent57.agent import Gradients
-from retrax.datatypes import DEFAULT_LIMIT, Row
+from retrax.datatypes import DEFAULT_LIMIT
 
 N, T = TINY["agent57"]["num_arms"], TINY["agent57"]["trace_length"]
 SPEC = SPECS["discrete"]
@@ -40,30 +40,14 @@ def linear_agent(reads_everything=True, **changes):
     return jitted(agent), networks
 
 
-def random_rows(seed, batch, ends=None, starts=()):
-    """Sequences of T + 1 rows of one episode each; the ends of every second one are truncations."""
-    rng = np.random.default_rng(seed)
-    ends = [T + 1 if end is None else end for end in ends or batch * [None]]
-    rows, mask = episode_rows(rng, T + 1, ends, np.arange(batch) % 2 == 0)
-    rows["is_first"][list(starts), 0] = True
-    others = {
-        "action": rng.integers(A, size=mask.shape),
-        "arm": np.repeat(rng.integers(N, size=(batch, 1)), T + 1, axis=1),
-        "previous_action": rng.integers(A, size=mask.shape),
-        "intrinsic_reward": rng.random(mask.shape),
-        "episodic_reward": rng.random(mask.shape),
-        "mu": rng.uniform(0.2, 1.0, mask.shape),
-        "intrinsic_return": rng.random(mask.shape),
-    }
-    types = {"i": np.int32, "f": np.float32}
-    return rows | {k: (mask * x).astype(types[x.dtype.kind]) for k, x in others.items()}, mask
-
-
-def as_sample(agent, rows, mask, weights=None):
-    extras = agent.sequence.extras
-    memory = jax.tree.map(lambda x: np.zeros((len(mask), *x.shape), x.dtype), extras["memory"])
-    kept = {name: x for name, x in rows.items() if name in Row._fields or name in extras}
-    return linear_agents.as_sample(kept | {"memory": memory}, weights, mask)
+def sample_of(agent, seed=2, ends=(9, 3, 4, 1), weights=(1, 1, 1, 1)):
+    """One episode each, terminated or truncated; every second one begins at row 0. Its arrays."""
+    sample = random_sample(agent, SPEC, seed, len(ends), [*ends])
+    sample.rows.discount[::2] *= ~sample.rows.is_last[::2]
+    sample.rows.is_first[1::2, 0] = True
+    arrays = (sample.rows._asdict() | sample.rows.extras).items()
+    rows = {name: x for name, x in arrays if isinstance(x, np.ndarray)}
+    return sample._replace(weights=np.float32(weights)), rows
 
 
 def flat(tree):
@@ -96,9 +80,9 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in, intrinsic_rewards
     }
     (agent, networks), config = linear_agent(**changes), tiny(**changes)
     learner = first_state(agent)
-    rows, mask = random_rows(2, 4, ends=(None, 3, 4, 1), starts=(1, 3))
-    weights = np.array([0.5, 2.0, 1.3, 1.0], np.float32)
-    new, update = base.update(agent)(learner, as_sample(agent, rows, mask, weights))
+    sample, rows = sample_of(agent, weights=(0.5, 2.0, 1.3, 1.0))
+    mask = sample.mask
+    new, update = base.update(agent)(learner, sample)
 
     features = [
         rows["observation"],
@@ -123,7 +107,7 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in, intrinsic_rewards
         double(learner.target_params),
         rows | {"features": np.concatenate(features, axis=-1), "intrinsic_reward": learned},
         mask,
-        weights,
+        sample.weights,
         settings,
         0.1,
     )
@@ -136,15 +120,14 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in, intrinsic_rewards
 def test_metrics_tell_how_far_actions_are_from_the_target_policy():
     changes = {"intrinsic_weight": 0.5, "burn_in": 2, "trace_length": T - 2}
     (agent, _), config = linear_agent(False, **changes), tiny(**changes)
-    learner = agent.init(jax.random.key(0))
-    rows, mask = random_rows(2, 4, ends=(None, 3, 4, 1), starts=(1, 3))
-    _, update = agent.gradients(learner, as_sample(agent, rows, mask))
+    learner, (sample, rows) = agent.init(jax.random.key(0)), sample_of(agent)
+    _, update = agent.gradients(learner, sample)
     weights = families.intrinsic_weights(N, 0.5)[rows["arm"][:, 0]]
     q = {name: rows["observation"] @ np.asarray(x) for name, x in learner.params.items()}
     mixed = q["extrinsic"] + weights[:, None, None] * q["intrinsic"]
     greedy = rows["action"] == mixed.argmax(-1)
     pi_a = config.target_epsilon / A + (1 - config.target_epsilon) * greedy
-    acted = (mask & ~rows["is_last"])[:, 1:] & ~rows["is_last"][:, :-1]
+    acted = (sample.mask & ~rows["is_last"])[:, 1:] & ~rows["is_last"][:, :-1]
     learned = (np.arange(T) >= config.burn_in) | rows["is_first"][:, :1]
     wanted = oracles.off_policyness(pi_a[:, 1:], rows["mu"][:, 1:], acted & learned)
     names = ("mean_ratio", "cut_traces", "effective_sample_share")
@@ -155,7 +138,7 @@ def test_metrics_tell_how_far_actions_are_from_the_target_policy():
 def test_burn_in_warms_the_memory_up_and_takes_no_gradient(burn_in):
     agent = make_agent(SPEC, tiny(values="extrinsic", burn_in=burn_in, trace_length=T - burn_in))
     learner = jax.jit(agent.init)(jax.random.key(0))
-    sample = as_sample(agent, *random_rows(0, 2))
+    sample, _ = sample_of(agent)
 
     def loss(memory):
         extras = {**sample.rows.extras, "memory": memory}
@@ -312,8 +295,8 @@ def test_auxiliary_losses_are_those_of_the_last_transitions(frames):
     Embedding, classifier and predictor take gradients.
     """
     agent, networks = linear_agent(False, auxiliary_frames=frames)
-    learner, (rows, mask) = agent.init(jax.random.key(0)), random_rows(3, 4, ends=(None, 3, 1, 0))
-    gradients, update = agent.gradients(learner, as_sample(agent, rows, mask))
+    learner, (sample, rows) = agent.init(jax.random.key(0)), sample_of(agent, 3, (9, 3, 1, 0))
+    gradients, update = agent.gradients(learner, sample)
     params = learner.auxiliary_params
     assert all(np.abs(flat(gradients.auxiliary[name])).max() > 1e-4 for name in params)
     embed, classify, novel = (
@@ -326,7 +309,7 @@ def test_auxiliary_losses_are_those_of_the_last_transitions(frames):
     p = np.take_along_axis(p / p.sum(-1, keepdims=True), rows["action"][:, :-1, None], 2)[..., 0]
     outputs = (double(novel(x, seen)) for x in (params["predictor"], learner.random_params))
     errors = np.square(np.subtract(*outputs)).sum(1).reshape(4, T + 1)[:, 1:]
-    ends, after = mask.sum(1)[:, None], np.arange(1, T + 1)
+    ends, after = sample.mask.sum(1)[:, None], np.arange(1, T + 1)
     chosen = (after < ends) & (after >= ends - frames)
     for name, x in (("embedding_loss", -np.log(p)), ("novelty_loss", errors)):
         means = np.where(chosen, x, 0).sum(1) / np.maximum(chosen.sum(1), 1)  # 0 of no transition
