@@ -130,13 +130,13 @@ def make_agent(
 
     def begin(key: jax.Array, actor_id: jax.Array, num_actors: int) -> ActorState:
         """A single actor gets the middle of both spacings (`Config.exploration`)."""
-        sigma, correlation = config.sigma, config.noise_correlation
-        if config.exploration == "per_actor":
-            share = actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
-            sigma = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
-            correlation *= share
+        share: Any = actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
+        sigma: Any = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
+        if config.exploration == "fixed":
+            share, sigma = 1.0, config.sigma
         noise = jnp.zeros(actions.shape, jnp.float32)
-        return ActorState(key, noise, jnp.float32(sigma), jnp.float32(correlation))
+        correlation = jnp.float32(config.noise_correlation * share)
+        return ActorState(key, noise, jnp.float32(sigma), correlation)
 
     def policy(params: Params, timestep: TimeStep) -> jax.Array:
         features = nets.torso.apply(params.torso, timestep.observation[None])
