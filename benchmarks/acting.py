@@ -20,9 +20,9 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 
 from retrax.replay.local import LocalReplay
-from retrax.training.actor import Actor
 from retrax.training.assembly import make_environments, spec_of
 from retrax.training.learner import Learner
+from retrax.training.loop import Actor
 from retrax.training.run_config import RunConfig
 
 LIMIT = 0.5  # of the speed of the environments alone

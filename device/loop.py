@@ -12,9 +12,9 @@ import numpy as np
 from ..agents.base import Agent, LearnerState, Params
 from ..basics.machine import check_memory
 from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..environments.arrival import check_finite
 from ..environments.observations import place
 from ..environments.pure import PureVector, leaves_of, with_leaves
-from ..environments.sequential import check_finite
 from ..replay.rows import check_stored_as, stored_as
 from ..training.learner import MetricsAccumulator, Snapshot, copied, diverged
 from ..training.loop import Tally

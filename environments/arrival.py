@@ -11,6 +11,7 @@ import numpy as np
 from dm_env import specs
 
 from ..datatypes import ActionSpec, TimeStep
+from .failures import RefusedError
 
 Convert: TypeAlias = Callable[[Any], np.ndarray]  # from our actions `[E, ...]` to a library's
 
@@ -89,6 +90,25 @@ def checked_actions(actions: np.ndarray, spec: ActionSpec, num_envs: int) -> np.
 def fits(values: Any) -> bool:
     """Whether all of them are finite as float32."""
     return bool((np.abs(values) <= LARGEST).all())
+
+
+def check_finite(
+    reward: np.ndarray, observation: np.ndarray, step: int, name: Callable[[int], str]
+) -> None:
+    """Refuses rewards `[E]` and observations `[E, ...]` that are not finite as float32.
+
+    `name` names a number of an observation by its index in the flattened one.
+    """
+    found = {"reward": reward[:, None], "observation": observation.reshape(len(reward), -1)}
+    for kind, values in found.items():
+        if values.dtype == np.uint8 or fits(values):
+            continue
+        e, index = (int(x) for x in np.argwhere(~(np.abs(values) <= LARGEST))[0])
+        where = name(index) if kind == "observation" else ""
+        raise RefusedError(
+            f"the {kind}{where} of environment {e} at step {step} is {values[e, index]}; it must "
+            "be finite as a float32."
+        )
 
 
 def enlarge(picture: np.ndarray, factor: int) -> np.ndarray:

@@ -14,10 +14,9 @@ from dm_env import StepType
 
 from ..basics.prng_keys import with_keys, without_keys
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import check_numbers, checked_actions
+from .arrival import check_finite, check_numbers, checked_actions
 from .failures import RefusedError, drawn, one_sentence
 from .observations import place
-from .sequential import check_finite
 
 State: TypeAlias = Any  # a pytree of arrays, whatever the environment needs
 

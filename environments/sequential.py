@@ -3,14 +3,14 @@
 `E` denotes the number of environments.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import LARGEST, Convert, arrival, check_limit, checked_actions, fits
+from .arrival import Convert, arrival, check_finite, check_limit, checked_actions
 from .failures import RefusedError, close_all, failure, one_sentence
 from .mujoco import MujocoState
 from .observations import Group, MisfitError, Part
@@ -170,25 +170,6 @@ class SequentialVector:
 
     def _refused(self, name: str, e: int, what: str) -> RefusedError:
         return RefusedError(f"the {name} of environment {e} at step {self._num_steps} {what}.")
-
-
-def check_finite(
-    reward: np.ndarray, observation: np.ndarray, step: int, name: Callable[[int], str]
-) -> None:
-    """Refuses rewards `[E]` and observations `[E, ...]` that are not finite as float32.
-
-    `name` names a number of an observation by its index in the flattened one.
-    """
-    found = {"reward": reward[:, None], "observation": observation.reshape(len(reward), -1)}
-    for kind, values in found.items():
-        if values.dtype == np.uint8 or fits(values):
-            continue
-        e, index = (int(x) for x in np.argwhere(~(np.abs(values) <= LARGEST))[0])
-        where = name(index) if kind == "observation" else ""
-        raise RefusedError(
-            f"the {kind}{where} of environment {e} at step {step} is {values[e, index]}; it must "
-            "be finite as a float32."
-        )
 
 
 def check_alike(environments: Sequence[Any], *names: str) -> list[Any]:

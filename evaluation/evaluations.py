@@ -20,7 +20,7 @@ from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import closing_quietly, drawn
 from ..environments.start_states import StartStates, load_states
 from ..replay.interface import Stopped
-from ..training.actor import RunningReturns
+from ..training.loop import RunningReturns
 from ..training.process import StopEvent
 from ..training.run_config import Purpose, RunConfig, derive_seed, next_multiple
 from .statistics import interval_of_episodes

@@ -18,8 +18,8 @@ from acme.utils.loggers import NoOpLogger
 from launchpad.launch import worker_manager
 
 from ..datatypes import TimeStep, VectorEnvironment
-from ..training.actor import Actor
 from ..training.learner import Learner, Snapshot
+from ..training.loop import Actor
 from .config import AcmeOptions
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..agents.base import Agent
 from ..replay.interface import Stopped
-from ..training.actor import Actor
 from ..training.learner import ParameterClient, packing_of
+from ..training.loop import Actor
 from ..training.snapshots import pack_actor, unpack_actor
 from .config import ProgramConfig
 from .kinds import publisher_of

@@ -4,10 +4,9 @@ from ..datatypes import ReplayConfig, Row, Sample, SequenceSpec
 from .interface import DirectPeer, Draw, Peer, Replay, ReplayStatus, RowStore, Writer
 from .local import LocalReplay
 from .node import ReplayNode
-from .priority_tree import ContextualPriorityTree
 from .remote import NodeWriter, RemoteReplay
 from .schedule import UpdateKind, UpdateSchedule
-from .selectors import TreeSelector, importance_weights
+from .selectors import ContextualPriorityTree, TreeSelector, importance_weights
 
 __all__ = [
     "ContextualPriorityTree",

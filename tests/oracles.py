@@ -6,7 +6,7 @@ package. One section for each module of the package.
 
 import numpy as np
 
-# replay/priority_tree.py
+# replay/selectors.py
 
 
 def priority_tree_estimates(present, priorities):

@@ -12,10 +12,9 @@ import numpy as np
 from retrax.environments import make
 from retrax.environments.plain_data import unpack
 from retrax.replay.local import LocalReplay
-from retrax.training.actor import Actor
 from retrax.training.assembly import make_environments, make_loop
 from retrax.training.learner import Learner, Snapshot
-from retrax.training.loop import Loop
+from retrax.training.loop import Actor, Loop
 from retrax.training.recorder import WALL_CLOCK_COLUMNS
 from retrax.training.run_config import write_config
 from retrax.training.snapshots import Snapshots, read_state

@@ -38,13 +38,13 @@ BUDGETS = {
     "networks": 1538,
     "agents": 4623,
     "environments": 3559,
-    "replay": 2959,
+    "replay": 2947,
     "training": 3663,
     "device": 816,
     "evaluation": 1830,
     "command": 2180,
     "launchpad_programs": 3337,
-    "tests": 29577,
+    "tests": 29576,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

@@ -1,7 +1,7 @@
 """What every topology is made of: actor, learner, parameters, metrics, loop, workers."""
 
-from .actor import Actor, RunningReturns
 from .learner import Counters, Learner, MetricsAccumulator
+from .loop import Actor, RunningReturns
 from .run_config import RunConfig
 
 __all__ = [

@@ -22,9 +22,8 @@ from ..environments.failures import close_quietly, closing_quietly, one_sentence
 from ..environments.plain_data import pack
 from ..replay.local import LocalReplay, check_capacity
 from ..replay.rows import sample_shapes
-from .actor import Actor
 from .learner import Learner, ParameterClient, ParameterServer, packing_of, too_few, update_shapes
-from .loop import Loop
+from .loop import Actor, Loop
 from .run_config import Purpose, RunConfig, derive_seed
 from .snapshots import Snapshots, check_states, newest_snapshot
 

@@ -22,7 +22,6 @@ from ..datatypes import EnvironmentSpec, Sample, VectorEnvironment
 from ..replay.local import LocalReplay
 from ..replay.packing import TreePacking
 from ..replay.rows import sample_shapes
-from .actor import Actor
 from .learner import (
     Get,
     Learner,
@@ -34,7 +33,7 @@ from .learner import (
     copied,
     update_shapes,
 )
-from .loop import Loop
+from .loop import Actor, Loop
 from .run_config import Purpose, RunConfig, derive_seed
 
 STALENESS = "gradient_staleness"

@@ -24,8 +24,8 @@ from retrax.launchpad_programs.acme_adapters import (
 from retrax.launchpad_programs.config import AcmeOptions
 from retrax.replay.interface import Stopped
 from retrax.replay.local import LocalReplay
-from retrax.training.actor import Actor
 from retrax.training.learner import Learner, ParameterClient, ParameterServer, packing_of
+from retrax.training.loop import Actor
 
 from acme.utils import counting, loggers  # isort: skip
 

@@ -11,7 +11,7 @@ from retrax.agents.base import Decision
 from retrax.environments import make
 from retrax.launchpad_programs.actor import ActorNode
 from retrax.replay.interface import Stopped
-from retrax.training.actor import Actor
+from retrax.training.loop import Actor
 from retrax.training.snapshots import pack_actor, unpack_actor
 
 

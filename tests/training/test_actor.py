@@ -13,7 +13,7 @@ from node_fakes import Parameters, acting_agent
 from retrax.agents.base import Decision
 from retrax.basics.prng_keys import without_keys
 from retrax.environments import make
-from retrax.training.actor import Actor, RunningReturns
+from retrax.training.loop import Actor, RunningReturns
 
 
 class State(NamedTuple):
