@@ -18,48 +18,42 @@ Part = TypeVar("Part")
 Hidden = Annotated[Part, tyro.conf.Suppress, tyro.conf.Fixed]  # the type of a field: no option
 
 
-def parse(
-    form: Any, arguments: Sequence[str], *, prog: str, default: Any = None, description: str = ""
-) -> Any:
-    """Parses arguments into the dataclass `form`.
+def parse(form: Any, arguments: Sequence[str], *, default: Any = None, **options: Any) -> Any:
+    """Parses arguments into the dataclass `form`, whose fields' docs and bounds become the help.
 
-    Args:
-      form: a dataclass; the docstrings of its fields and their bounds become the help.
-      arguments: of the command line.
-      prog: the command, for the help.
-      default: an instance with the fields' defaults.
-      description: the help's first lines; the docstring of `form` if empty.
+    `default` is an instance with the fields' defaults; `options` are those of `tyro.cli`.
 
     Raises:
       ValueError: says in one sentence which field is out of its bounds.
       SystemExit: 0 after `--help` was printed, 2 after tyro's message about a wrong argument.
     """
-    found = _cli(form, arguments, prog=prog, default=default, description=description or None)
-    _check(found)
+    default = tyro.MISSING_NONPROP if default is None else default
+    fixed: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": _REGISTRY}
+    found = tyro.cli(form, args=list(arguments), default=default, **fixed, **options)
+    parsed = found[0] if options.get("return_unknown_args") else found
+    try:
+        check_fields(parsed)
+    except ValueError as error:
+        name, space, rest = str(error).removeprefix(f"{type(parsed).__name__}.").partition(" ")
+        raise ValueError(f"--{name.replace('_', '-')}{space}{rest}") from None
     return found
 
 
 def parse_known(
     form: Any, arguments: Sequence[str], *, prog: str, default: Any = None
 ) -> tuple[Any, list[str]]:
-    """`parse` of what is known; everything else is returned, `--help` included.
-
-    No field may be required.
-    """
+    """`parse` of what is known, where no field is required; the rest is returned, `--help` too."""
     words = [word for word in arguments if not word.startswith("--tyro-")]
-    options = {"prog": prog, "default": default, "add_help": False, "return_unknown_args": True}
-    found, unknown = _cli(form, words, **options)
-    _check(found)
-    return found, unknown
+    known: Any = {"add_help": False, "return_unknown_args": True}
+    return parse(form, words, prog=prog, default=default, **known)
 
 
 def parse_call(
     function: Callable[..., Any], arguments: Sequence[str], *, prog: str, base: type = object
 ) -> dict[str, Any]:
-    """Parses arguments into keyword arguments of a function, whose signature and docs they have.
+    """Parses the keyword arguments of a function, which has the help in its docs.
 
-    Its first parameter is positional. `base` is a dataclass of options that the command has
-    besides. Errors: see `parse`.
+    Its first parameter is positional; `base` is a dataclass of what options there are besides.
     """
     fields: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -116,26 +110,6 @@ def wants_help(arguments: Sequence[str]) -> bool:
 def tell(text: str) -> None:
     """Prints for a person: to stderr, so that stdout holds results alone."""
     print(text, file=sys.stderr)
-
-
-def _cli(form: Any, arguments: Sequence[str], *, default: Any, **options: Any) -> Any:
-    return tyro.cli(
-        form,
-        args=list(arguments),
-        default=tyro.MISSING_NONPROP if default is None else default,
-        config=(tyro.conf.FlagCreatePairsOff,),
-        registry=_REGISTRY,
-        **options,
-    )
-
-
-def _check(found: Any) -> None:
-    """`check_fields` whose sentence names the option."""
-    try:
-        check_fields(found)
-    except ValueError as error:
-        name, space, rest = str(error).removeprefix(f"{type(found).__name__}.").partition(" ")
-        raise ValueError(f"--{name.replace('_', '-')}{space}{rest}") from None
 
 
 @_REGISTRY.struct_rule

@@ -25,13 +25,7 @@ usage: {prog} AGENT --environment ID [OPTIONS]
 
 {about}
 
-  AGENT             {agents}, or module:NAME of your own
-  --environment ID  catch, a Gymnasium id (CartPole-v1), dm_control:cartpole/swingup, ALE/Pong-v5,
-                    or module:NAME of your own
-  --resume RUN      a run directory, continued from its newest snapshot
-  --steps N         the last step, over all environments
-
-`{prog} AGENT --help` lists all options: the run's, and every field of the agent's config.
+AGENT is one of {agents}, or module:NAME of your own; {prog} AGENT --help lists all options.
 """
 _CHANGEABLE = ("steps", "learner_devices", "logger")  # when a run is resumed
 
@@ -87,11 +81,10 @@ def parse_run(
     """Parses the arguments of a new run, or of one that is resumed.
 
     The agent's default values depend on the preset, and the preset on the environment, which is
-    therefore made before the other arguments are parsed, by one call of `make_spec`.
+    therefore made first, by one call of `make_spec`.
 
     Returns:
-      The parsed arguments; the run, with its preset; its directory, absolute; and the spec of its
-      environment, None if it is resumed.
+      The arguments; the run, with its preset; its absolute directory; its spec, None if resumed.
     """
     here = Path.cwd()  # an environment may change it
     agent, words = "", list(arguments)

@@ -29,7 +29,6 @@ def evaluate_suite(
     runs: tuple[Path, ...],
     *,
     output: Path = Path("scores.csv"),
-    games: tuple[str, ...] | None = None,
     algorithm: str | None = None,
     episodes: Annotated[int, Range(1)] = 100,
     seed: int = 0,
@@ -41,7 +40,6 @@ def evaluate_suite(
       runs: run directories of the 57 games; runs of the same game must differ in the seed.
       output: the CSV file to write; it must not exist. Each score is written as soon as it is
         known.
-      games: the games to evaluate, as slugs (ms-pacman) or ids; default: the games of all runs.
       algorithm: name of the algorithm in the file; default: `own-` and the agent's name.
       episodes: episodes for each run.
       seed: seed of the evaluation's environments.
@@ -50,7 +48,6 @@ def evaluate_suite(
     """
     if output.exists():
         raise ValueError(f"--output {output} exists already: choose another.")
-    wanted = None if games is None else {game_slug(game) for game in games}
     tasks: dict[tuple[str, str, str, int], tuple[Path, tuple[str, ...]]] = {}  # by cells of a row
     for run in runs:
         config = read_config(run)
@@ -65,17 +62,14 @@ def evaluate_suite(
             states_of(emulated_game(config.environment)[0], Path(found[1]))
         elif starts != ("noop",):
             raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
-        if wanted is not None and game not in wanted:
-            continue
         row = algorithm or f"own-{config.entry.name}", found[0], game, config.seed
         if row in tasks:
             raise ValueError(
                 f"{tasks[row][0]} and {run} are both of {game} with seed {config.seed}."
             )
         tasks[row] = run, found
-    missing = (wanted or set()) - {game for _, _, game, _ in tasks}
-    if missing or not tasks:
-        raise ValueError(f"There is no run of {', '.join(sorted(missing)) or 'any game'}.")
+    if not tasks:
+        raise ValueError("There is no run of any game.")
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w", newline="", encoding="utf-8", buffering=1) as file:
         writer = csv.writer(file, lineterminator="\n")

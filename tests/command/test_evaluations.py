@@ -255,13 +255,6 @@ def test_the_best_parameters_of_a_program(run, retrax, monkeypatch):
     assert outputs[0].replace("155", "160") == outputs[1]
 
 
-def test_kept_snapshots_are_counted(tiny, retrax, tmp_path, scripted):
-    scripted(0.1, float("nan"), 0.1, float("nan"))
-    options = ["--evaluate-every", 60, "--keep-snapshots", 1, "--run-directory", tmp_path / "run"]
-    assert retrax(*tiny, *options)[0] == 0
-    assert (snapshots(tmp_path / "run"), best_steps(tmp_path / "run")) == ([240], 180)
-
-
 def test_when_evaluations_are_due():
     fields = {"steps": 95, "log_every": 10, "snapshot_every": 10, "evaluate_every": 30}
     config = RunConfig(agent="reactor", environment="catch", **fields)

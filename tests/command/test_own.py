@@ -13,7 +13,6 @@ import gymnasium
 import pytest
 
 import retrax
-from retrax.training.run_config import read_config
 
 AGENTS = (
     Path(average_agent.__file__).read_text()
@@ -130,23 +129,18 @@ def succeeds(*arguments, cwd):
     return ended.stdout
 
 
-@pytest.mark.parametrize("actors", [1, 2])
-def test_train_evaluate_resume_plot(scratch, actors, monkeypatch, tmp_path_factory, request):
-    """Trained by a process of its own, or with two actors in this one."""
-    call, run = request.getfixturevalue("retrax"), scratch / "run"
+def test_train_evaluate_resume_plot(scratch, retrax, monkeypatch, tmp_path_factory):
+    run = scratch / "run"
 
     def told(*arguments):
-        status, out, err = call(*arguments)
+        status, out, err = retrax(*arguments)
         assert status == 0, err
         return out
 
     names = "my_agents:RANDOM --environment my_envs:MyEnv-v0"
     start = f"train {names} --agent.rate 0.5 --run-directory run".split()
-    if actors == 1:
-        assert "--agent.rate" in told("train", "my_agents:FASTER", "--help")
-        succeeds(*start, "--num-envs", 2, cwd=scratch)
-    else:
-        told(*start, "--num-actors", 2, "--num-envs", 2, "--plain")
+    assert "--agent.rate" in told("train", "my_agents:FASTER", "--help")
+    succeeds(*start, "--num-envs", 2, cwd=scratch)
     config = json.loads((run / "config.json").read_text())
     assert (config["agent"], config["environment"]) == ("my_agents:RANDOM", "my_envs:MyEnv-v0")
     assert (config["steps"], config["agent_config"]["rate"]) == (300, 0.5)
@@ -155,7 +149,7 @@ def test_train_evaluate_resume_plot(scratch, actors, monkeypatch, tmp_path_facto
     forget()
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     evaluated = json.loads(told("evaluate", run, "--episodes", 3, "--json"))
-    assert evaluated["steps"] in (300, 302)  # one thread steps both actors between two checks
+    assert evaluated["steps"] == 300
     told("train", "--resume", run, "--steps", 340)
     told("plot", run, "--output", "curves.png")
     assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
@@ -202,25 +196,6 @@ def test_a_wrong_agent_is_one_sentence_and_nothing_is_written(
     assert sentence in refused(verb, agent, "--environment", "catch", *threads)
 
 
-def test_functions_do_what_the_commands_do(scratch):
-    config = retrax.RunConfig(
-        agent="my_agents:FASTER", environment="my_envs:Corridor", steps=120, num_envs=2
-    )
-    summary = retrax.train(config, scratch / "run", plain=True)
-    assert summary.steps == 120
-    assert read_config(summary.directory).entry.name == "faster"
-    trained = retrax.load_agent(summary.directory)
-    assert int(trained.params) == 2 * summary.updates > 0
-    assert trained.spec.observations.shape == (3,)
-    result = retrax.evaluate(summary.directory, episodes=2)
-    assert (result.episodes, result.steps) == (2, 120)
-    retrax.plot([summary.directory], scratch / "curves.png")
-    longer = retrax.RunConfig(**{**vars(read_config(summary.directory)), "steps": 160})
-    resumed = retrax.train(longer, summary.directory, resume=True, plain=True)
-    whole = retrax.train(longer, scratch / "whole", plain=True)
-    assert resumed.steps == whole.steps >= 160
-
-
 RUN = retrax.RunConfig(agent="reactor", environment="catch")
 
 
@@ -228,23 +203,13 @@ RUN = retrax.RunConfig(agent="reactor", environment="catch")
     ("call", "sentence"),
     [
         (lambda: retrax.plot("runs/x"), "runs must be a list of paths, got 'runs/x'."),
-        (lambda: retrax.plot(Path("x")), "runs must be a list of paths, got PosixPath"),
         (lambda: retrax.plot([3]), "runs must be a list of paths, got [3]."),
-        (lambda: retrax.plot(["x"], 3), "output must be a path or None, got 3."),
         (lambda: retrax.plot(["x"], metric=3), "metric must be text, got 3."),
         (lambda: retrax.plot(["x"], window=2.5), "window must be an integer >= 1, got 2.5."),
-        (lambda: retrax.plot(["x"], window=True), "window must be an integer >= 1, got True."),
         (lambda: retrax.evaluate(None), "run must be a path, got None."),
-        (lambda: retrax.evaluate("x", seed=None), "seed must be an integer >= 0, got None."),
         (lambda: retrax.evaluate("x", episodes=2.5), "episodes must be an integer >= 1, got 2.5."),
-        (lambda: retrax.evaluate("x", episodes="3"), "episodes must be an integer >= 1, got '3'."),
         (lambda: retrax.evaluate("x", starts="noop"), "starts must be a list of texts, got 'noop'"),
         (lambda: retrax.evaluate("x", snapshot=2.5), "snapshot must be an integer or text, got 2."),
-        (lambda: retrax.evaluate("x", arm="1"), "arm must be an integer or None, got '1'."),
-        (lambda: retrax.evaluate("x", video=3), "video must be a path or None, got 3."),
-        (lambda: retrax.load_metrics(None), "run must be a path, got None."),
-        (lambda: retrax.load_agent("x", None), "snapshot must be an integer or text, got None."),
-        (lambda: retrax.export("x", None), "output must be a path, got None."),
         (lambda: retrax.export("x", "y", platforms="cpu"), "platforms must be a list of texts, go"),
         (lambda: retrax.train({}), "config must be of type RunConfig, got {}."),
         (lambda: retrax.train(RUN, 3), "directory must be a path or None, got 3."),

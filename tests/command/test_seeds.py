@@ -1,7 +1,5 @@
 """`retrax train --seeds`: the same run with several seeds."""
 
-import signal
-import subprocess
 import types
 
 import pytest
@@ -75,23 +73,3 @@ def test_one_that_its_logger_stops_is_not_continued(tiny, retrax, tmp_path, trai
     assert (status, len(trained)) == (0, 2)
     assert "seed_0: stopped" in err
     assert [snapshots(directory / f"seed_{seed}") for seed in (0, 1)] == [[80], [80]]
-
-
-def test_ctrl_c_ends_all_with_snapshots(tiny, retrax, tmp_path, monkeypatch):
-    """The processes get one signal each: tests/command/test_benchmark.py."""
-    spawned = []
-    process = subprocess.Popen
-
-    def interrupted(*arguments, **options):
-        spawned.append(process(["sleep", "60"], **options))
-        if len(spawned) == 2:
-            monkeypatch.undo()
-            signal.raise_signal(signal.SIGINT)
-        return spawned[-1]
-
-    monkeypatch.setattr(grid.subprocess, "Popen", interrupted)
-    directory = tmp_path / "runs"
-    status, _, err = retrax(*tiny, "--seeds", 3, "--jobs", 2, "--run-directory", directory)
-    assert status == 0
-    assert err.endswith(f"Stopped by you. To continue: retrax train --resume {directory}\n")
-    assert [each.returncode for each in spawned] == [-signal.SIGINT] * 2

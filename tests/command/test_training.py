@@ -16,12 +16,11 @@ import gymnasium
 import noisy_agent
 import numpy as np
 import pytest
-from run_files import check_equal, read_tensorboard, rows, snapshots, stop_with
+from run_files import check_equal, rows, snapshots, stop_with
 
 from retrax import load_metrics, train
 from retrax.command.main import main
 from retrax.environments import make
-from retrax.evaluation import read_metrics
 from retrax.training.loop import Loop
 from retrax.training.run_config import RunConfig, WorkerOptions, read_config
 from retrax.training.snapshots import BestParameters, Snapshots
@@ -71,15 +70,6 @@ def test_a_terminal_has_a_bar(tiny, retrax, tmp_path, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich then believes in a terminal
     status, _, err = retrax(*tiny, "--run-directory", tmp_path / "run")
     assert (status, "240/240 steps, " in err) == (0, True)
-
-
-def test_tensorboard_has_the_names_of_the_csv(finished):
-    curves, _ = read_tensorboard(finished)
-    columns = read_metrics(finished)
-    del columns["steps"]
-    counted = {name: int((~np.isnan(values)).sum()) for name, values in columns.items()}
-    found = {name: len(points) for name, points in curves.items()}
-    assert found == {name: count for name, count in counted.items() if count}
 
 
 def test_a_damaged_snapshot_is_not_evaluated_and_a_resumed_run_goes_back(run, finished, retrax):
