@@ -174,7 +174,7 @@ def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
 
 def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:
     """Writes bsuite.csv of the complete cells: a row for each agent, seed, experiment and tag."""
-    records: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
+    records: dict[tuple[str, int], dict[str, Any]] = {}
     for cell in cells:
         if cell.score is not None and (record := record_of(cell.directory)):
             of_seed = records.setdefault((cell.config.agent, cell.config.seed), {})

@@ -35,7 +35,7 @@ class Check(NamedTuple):
 
 def doctor() -> int:
     """Versions, tiers and devices, and the command that installs what is missing."""
-    return print_report(Console(), report())  # 1 if the core does not work
+    return print_report(Console(), report())
 
 
 def report() -> list[Check]:
@@ -53,7 +53,7 @@ def report() -> list[Check]:
 
 
 def print_report(console: Console, checks: Sequence[Check]) -> int:
-    """Prints a table of at most 80 columns and the commands that mend; returns the exit status."""
+    """Prints a table and the commands that mend; returns 1 if the core does not work, or 0."""
     table = Table("check", "works", "result", title=f"retrax {__version__}")
     broken = [check for check in checks if not check.works]
     for check in checks:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -124,19 +124,14 @@ def run_shown(
     """Runs what is missing, shown on the screen; its end, and whether Ctrl-C stopped it."""
     logs = directory / "logs"
     with stop_on_signals() as stop, _screen(cells, plain=plain) as show:
-        end = run_grid(cells, jobs=jobs, logs=logs, stop=stop, show=show)
+        end = run_grid(cells, jobs, logs, stop, show)
     for name in end.failed:
         tell(f"{name} failed: {end.states[name]} (all of it: {logs / name}.txt)")
     return end, stop.is_set()
 
 
 def run_grid(
-    cells: Sequence[Cell],
-    *,
-    jobs: int,
-    logs: Path,
-    stop: StopEvent,
-    show: Callable[[GridState], None],
+    cells: Sequence[Cell], jobs: int, logs: Path, stop: StopEvent, show: Callable[[GridState], Any]
 ) -> GridState:
     """Runs what is missing, until `stop` is set; calls `show` about twice a second."""
     logs.mkdir(parents=True, exist_ok=True)
@@ -168,23 +163,22 @@ def run_grid(
         for process in running.values():
             process.send_signal(signal.SIGINT)
         for process in running.values():  # for the snapshot of each
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LAST_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
 
 
 def _spawn(cell: Cell, arguments: list[str], logs: Path) -> "subprocess.Popen[bytes]":
     """Starts a stage, in a session of its own: Ctrl-C is passed on once, by this process."""
-    is_trained, log = arguments[0] == "evaluate", logs / f"{cell.name}.txt"
-    output = log.with_suffix(".json") if is_trained else log
+    is_last, log = arguments[0] == "evaluate", logs / f"{cell.name}.txt"
+    output = log.with_suffix(".json") if is_last else log
     with output.open("wb") as out, log.open("ab") as errors:
         return subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=out,
-            stderr=errors if is_trained else subprocess.STDOUT,
+            stderr=errors if is_last else subprocess.STDOUT,
             env={**os.environ, **shared_programs(logs.parent)},
             start_new_session=True,
         )
@@ -194,8 +188,8 @@ def _end(cell: Cell, states: dict[str, str], status: int, logs: Path) -> str:
     """The state of a cell after one of its processes."""
     log = logs / f"{cell.name}.txt"
     if status:
-        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "no output")
+        text = log.read_text(encoding="utf-8", errors="replace").rstrip()
+        return text.rpartition("\n")[2] or "no output"
     if states[cell.name] == "evaluating":
         log.with_suffix(".json").replace(cell.directory / EVALUATION)
         return "complete"

@@ -36,12 +36,10 @@ _BROKEN_PIPE = 141  # and for SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command.
+    """Runs a command; the exit status.
 
-    Returns:
-      The exit status: 0; 1 if a run failed or the core does not work; 2 for wrong input; 130 if
-      interrupted before there was a run. Every other status than 0 comes with one sentence, or
-      with tyro's message about a wrong argument.
+    It is 0; 1 if a run failed or the core does not work; 2 for wrong input; 130 if interrupted
+    before there was a run. Others than 0 come with one sentence, or with tyro's message.
     """
     command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if command in ("-h", "--help"):
@@ -59,35 +57,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if empty := [word for word in rest if not word or word.endswith("=")]:
         return _refuse(f"An argument is empty: {empty[0]!r}.")
     try:
-        return _run(command, rest)
+        module, name = _COMMANDS[command].split(":")
+        function = getattr(importlib.import_module(f"retrax.{module}"), name)
+        if name.endswith("_command"):
+            return int(function(rest))
+        from .parsing import parse_call
+
+        found = function(**parse_call(function, rest, prog=f"retrax {command}"))
+        if isinstance(found, Path):
+            print(found)
+        return found if isinstance(found, int) else 0
     except SystemExit as stop:  # tyro has printed help or a message
         return int(stop.code or 0)
     except BrokenPipeError:  # the reader has ended: `retrax train reactor --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
-    except (ValueError, ImportError, OSError) as error:
-        return _refuse(str(error))
     except Exception as error:
-        if type(error).__module__.startswith("gymnasium"):
-            return _refuse(str(error))  # an environment lacks a library
+        is_sentence = isinstance(error, (ValueError, ImportError, OSError))
+        if is_sentence or type(error).__module__.startswith("gymnasium"):  # which lacks a library
+            return _refuse(str(error))
         if sentence := _without_devices():
             return _refuse(sentence)
         raise
     except KeyboardInterrupt:
         return _refuse("Interrupted.", _INTERRUPTED)
-
-
-def _run(command: str, arguments: list[str]) -> int:
-    module, name = _COMMANDS[command].split(":")
-    function = getattr(importlib.import_module(f"retrax.{module}"), name)
-    if name.endswith("_command"):
-        return int(function(arguments))
-    from .parsing import parse_call
-
-    found = function(**parse_call(function, arguments, prog=f"retrax {command}"))
-    if isinstance(found, Path):
-        print(found)
-    return found if isinstance(found, int) else 0
 
 
 def _without_devices() -> str:
@@ -106,10 +99,9 @@ def _refuse(sentence: str, status: int = 2) -> int:
     return status
 
 
-# The function behind each command: `x_command` takes the arguments as they are; the signature and
-# the docstring of any other one are the command's interface, and it returns the exit status, a file
-# that it has written, or None. It is imported when it runs: `--help` and `doctor` must not wait for
-# JAX. `launch` lives above this folder.
+# The function behind each command: `x_command` has the arguments as they are; the signature and the
+# docstring of any other one are the interface, and it returns the exit status, a file, or None.
+# It is imported when it runs: `--help` and `doctor` must not wait for JAX.
 _COMMANDS = {
     "train": "command.train:train_command",
     "launch": "launchpad_programs.launch_command:launch_command",

@@ -31,8 +31,9 @@ def own_code(config: RunConfig) -> Iterator[None]:
             lines = lines or [(code.co_filename, code.co_firstlineno) for code in codes]
         if not lines and (is_sentence or not given):
             raise
-        said = str(error).rstrip(".") if is_sentence else f"{config.agent} fails: {reason(error)}"
+        why = f"fails: {reason(error)}"
         if isinstance(error, SystemExit):
-            said = f"{config.agent} called sys.exit({error.code!r})"
+            why = f"called sys.exit({error.code!r})"
+        said = str(error).rstrip(".") if is_sentence else f"{config.agent} {why}"
         where = f" ({lines[-1][0]}, line {lines[-1][1]})" if lines else ""
         raise ValueError(f"{said}{where}.") from error
