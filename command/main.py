@@ -105,10 +105,10 @@ def _refuse(sentence: str, status: int = 2) -> int:
 _COMMANDS = {
     "train": "command.train:train_command",
     "launch": "launchpad_programs.launch_command:launch_command",
-    "evaluate": "command.evaluate:evaluate_command",
+    "evaluate": "command.trained:evaluate_command",
     "evaluate-suite": "command.suite:evaluate_suite",
     "record-states": "command.suite:record_states",
-    "plot": "command.evaluate:plot_command",
+    "plot": "command.trained:plot_command",
     "export": "command.exporting:export",
     "benchmark": "command.benchmark:benchmark",
     "report": "evaluation.report:write_report",

@@ -1,7 +1,8 @@
-"""Trained agents out of run directories: loaded, ready to act, and evaluated."""
+"""Trained agents out of run directories: loaded, ready to act, evaluated, and plotted."""
 
 import contextlib
 import dataclasses
+import json
 import logging
 import math
 from collections.abc import Sequence
@@ -16,12 +17,14 @@ from ..agents.conformance import check_precision
 from ..basics.validation import Range
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
-from ..evaluation import Evaluation, Scores, VideoWriter
+from ..evaluation import Evaluation, Scores, VideoWriter, plot_learning_curves
 from ..evaluation.arguments import checked
 from ..evaluation.evaluations import MAX_ENVS, begin_states, evaluation_environments
+from ..evaluation.statistics import LEAST_EPISODES
 from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed, read_config
 from ..training.snapshots import BestParameters, Snapshots, actor_files, read_actor
 from .own_code import own_code
+from .parsing import parse_call
 
 
 class TrainedAgent(NamedTuple):
@@ -150,3 +153,60 @@ def evaluate(
         made = config, trained.agent, environment
         evaluation = Evaluation(*made, seed=seed, episodes=episodes, on_frame=on_frame)
         return evaluation.run(trained.params, trained.actors, trained.steps)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Output:
+    json: bool = False
+    """Print one JSON object: mean_return, low, high (95 %; null for fewer than 10 episodes),
+    episodes, steps (training steps of the snapshot), mean_length, modes (mean_return and episodes
+    of each), metrics (the agent's own), policy (what acted)."""
+
+
+def evaluate_command(arguments: Sequence[str]) -> int:
+    """Evaluates a run and prints the result."""
+    given = parse_call(evaluate, arguments, prog="retrax evaluate", base=_Output)
+    as_json = given.pop("json")
+    result = evaluate(**given)
+    if as_json:
+        # A few episodes have no interval, and JSON no NaN.
+        print(json.dumps(_without_nan(result._asdict())))
+    else:
+        _print(result, given["video"])
+    return 0
+
+
+def plot_command(arguments: Sequence[str]) -> int:
+    """Plots runs and prints the file."""
+    given = parse_call(plot_learning_curves, arguments, prog="retrax plot")
+    output = given.pop("output") or Path("curves.png")
+    plot_learning_curves(output=output, **given)
+    print(output)
+    return 0
+
+
+def _print(result: Scores, video: Path | None) -> None:
+    interval = f"95 %: {result.low:.6g} to {result.high:.6g}"
+    if math.isnan(result.low):
+        interval = f"no interval: it takes {LEAST_EPISODES} episodes"
+    print(
+        f"mean return {result.mean_return:.6g} ({interval}) over {_episodes(result.episodes)} of "
+        f"{result.mean_length:.0f} steps, after {result.steps} steps of training"
+    )
+    if result.policy:
+        print(f"policy: {result.policy}")
+    for name, mode in result.modes.items():
+        found = f"{mode['mean_return']:.6g} over {_episodes(mode['episodes'])}"
+        print(f"{name}: {found if mode['episodes'] else 'no episodes'}")
+    if video:
+        print(f"video in {video}")
+
+
+def _episodes(number: int) -> str:
+    return f"{number} episode{'' if number == 1 else 's'}"
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

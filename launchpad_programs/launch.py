@@ -13,7 +13,7 @@ import psutil
 
 from ..command.own_code import own_code
 from ..command.parsing import part, tell, words_of
-from ..command.run_arguments import RunArguments, parse_run
+from ..command.train import RunArguments, parse_run
 from ..datatypes import EnvironmentSpec
 from ..evaluation.arguments import checked
 from ..replay.selectors import has_tables

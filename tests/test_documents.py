@@ -14,8 +14,7 @@ from document_blocks import EXECUTED, PAGES, ROOT, TUTORIALS, blocks, command_li
 
 from retrax.agents.entry import agent_names, find_agent
 from retrax.command import main, parsing
-from retrax.command.run_arguments import parse_run
-from retrax.command.train import TrainArguments
+from retrax.command.train import TrainArguments, parse_run
 from retrax.launchpad_programs.launch import LaunchArguments
 from retrax.training.assembly import spec_of
 
