@@ -226,19 +226,6 @@ def test_observations_and_actions_are_read_as_the_environments(monkeypatch):
         assert taken.tolist() == wanted
 
 
-def test_sums_for_the_scale_of_rewards_are_computed():
-    """By hand: S_t = r_t + 0.5 S_{t-1} within each episode."""
-    from retrax.agents.reward_scale import logged_sums
-
-    timestep = retrax.datatypes.TimeStep(
-        np.array([0, 1, 2, 0, 2], np.int32),
-        np.array([0, 4, 1, 0, 8], np.float32),
-        np.array([1, 1, 0, 1, 0], np.float32),
-        np.zeros(5),
-    )
-    assert np.asarray(logged_sums(timestep, 0.5)).tolist() == [0, 4, 3, 0, 8]
-
-
 VOYAGES = voyages(2)
 ALL = r"episode 1 must have at least one transition and terminate at its last one only, got "
 

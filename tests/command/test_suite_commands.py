@@ -160,7 +160,6 @@ def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, re
         ("catch", ["states", "{file}"], r"for Atari games \(ALE/...\), not for 'catch'"),
         ("catch", ["states"], "must be noop or states FILE, got 'states'"),
         ("catch", ["noop", "{file}"], "must be noop or states FILE, got 'noop {file}'"),
-        ("catch", ["human"], "must be noop or states FILE, got 'human'"),
         ("catch", [], "must be noop or states FILE, got ''"),
     ],
 )

@@ -162,25 +162,6 @@ def test_a_function_gets_each_row_and_stops_the_run(finished, tmp_path):
     ]
 
 
-def test_a_logger_that_fails_is_logged_once_and_one_that_does_not_exist_refused(
-    tiny, retrax, tmp_path, monkeypatch, finished
-):
-    (tmp_path / "my_logger.py").write_text("def fail(steps, metrics):\n    raise OSError('full')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    directory = tmp_path / "run"
-    status, _, err = retrax(*tiny, "--logger", "my_logger:fail", "--run-directory", directory)
-    assert status == 0
-    assert err.count("A logger of metrics failed (OSError: full). The run continues;") == 1
-    assert ("Traceback" in err, "Traceback" in (directory / "log.txt").read_text()) == (False, True)
-    assert rows(directory) == rows(finished)
-    options = ["--resume", directory, "--steps", 280, "--logger", "my_logger:none"]
-    status, _, err = retrax("train", *options)
-    assert status == 2
-    assert "as package.module:NAME, got my_logger:none." in err
-    with pytest.raises(ValueError, match="on_metrics must be a function of steps and metrics, got"):
-        train(make_config(), tmp_path / "other", on_metrics="text")
-
-
 def test_snapshots_by_time_change_nothing(finished, tmp_path, monkeypatch):
     saved, save = [], Snapshots.save
 
