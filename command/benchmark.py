@@ -100,9 +100,22 @@ def benchmark(
     with DirectoryLock(directory) as lock:
         _check(directory, found, cells)
         lock.acquire()
-        write_json(directory / _SUITE, _about(found))
+        about = {
+            "suite": suite,
+            "command": " ".join(["retrax", *sys.argv[1:]]),
+            "retrax": __version__,
+            "python": platform.python_version(),
+            "jax": metadata.version("jax"),
+            "numpy": metadata.version("numpy"),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        }
+        write_json(directory / _SUITE, about)  # for the report
         end, is_stopped = run_shown(cells, jobs=jobs, directory=directory, plain=plain)
-        every = _all_cells(found, directory, episodes)
+        of, every = {task.environment: task for task in found.all_tasks}, list[Cell]()
+        for path in sorted((directory / "runs").glob("*/config.json")):  # of earlier calls too
+            config = read_config(path.parent)
+            task = of[config.environment]
+            every.append(Cell(task, config, path.parent, episodes or task.episodes))
         write_tables(directory, every)
         if suite == BSUITE:
             write_bsuite(directory, every)
@@ -113,16 +126,6 @@ def benchmark(
         f"{directory / CURVES}. Next: retrax report {directory}"
     )
     return int(bool(end.failed))
-
-
-def _all_cells(suite: Suite, directory: Path, episodes: int | None) -> list[Cell]:
-    """A cell for every run directory, those of other agents and earlier calls included."""
-    tasks, found = {task.environment: task for task in suite.all_tasks}, []
-    for path in sorted((directory / "runs").glob("*/config.json")):
-        config = read_config(path.parent)
-        task = tasks[config.environment]
-        found.append(Cell(task, config, path.parent, episodes or task.episodes))
-    return found
 
 
 def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
@@ -140,19 +143,6 @@ def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
                     f"{cell.directory} was run with {name} {is_}, not {wanted}: choose another "
                     "--directory."
                 )
-
-
-def _about(suite: Suite) -> dict[str, Any]:
-    """What the report says of the newest call, the machine and the versions."""
-    return {
-        "suite": suite.name,
-        "command": " ".join(["retrax", *sys.argv[1:]]),
-        "retrax": __version__,
-        "python": platform.python_version(),
-        "jax": metadata.version("jax"),
-        "numpy": metadata.version("numpy"),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
-    }
 
 
 def write_tables(directory: Path, cells: Sequence[Cell]) -> None:

@@ -18,18 +18,19 @@ Part = TypeVar("Part")
 Hidden = Annotated[Part, tyro.conf.Suppress, tyro.conf.Fixed]  # the type of a field: no option
 
 
-def parse(form: Any, arguments: Sequence[str], *, default: Any = None, **options: Any) -> Any:
-    """Parses arguments into the dataclass `form`, whose fields' docs and bounds become the help.
+def parse(form: Any, arguments: Sequence[str], **options: Any) -> Any:
+    """Parses arguments into a dataclass, or an instance, whose values are then the defaults.
 
-    `default` is an instance with the fields' defaults; `options` are those of `tyro.cli`.
+    The fields' docs and bounds become the help; `options` are those of `tyro.cli`.
 
     Raises:
       ValueError: says in one sentence which field is out of its bounds.
       SystemExit: 0 after `--help` was printed, 2 after tyro's message about a wrong argument.
     """
-    default = tyro.MISSING_NONPROP if default is None else default
     fixed: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": _REGISTRY}
-    found = tyro.cli(form, args=list(arguments), default=default, **fixed, **options)
+    if not isinstance(form, type):
+        fixed["default"], form = form, type(form)
+    found = tyro.cli(form, args=list(arguments), **fixed, **options)
     parsed = found[0] if options.get("return_unknown_args") else found
     try:
         check_fields(parsed)
@@ -39,13 +40,10 @@ def parse(form: Any, arguments: Sequence[str], *, default: Any = None, **options
     return found
 
 
-def parse_known(
-    form: Any, arguments: Sequence[str], *, prog: str, default: Any = None
-) -> tuple[Any, list[str]]:
+def parse_known(form: Any, arguments: Sequence[str], *, prog: str) -> tuple[Any, list[str]]:
     """`parse` of what is known, where no field is required; the rest is returned, `--help` too."""
     words = [word for word in arguments if not word.startswith("--tyro-")]
-    known: Any = {"add_help": False, "return_unknown_args": True}
-    return parse(form, words, prog=prog, default=default, **known)
+    return parse(form, words, prog=prog, add_help=False, return_unknown_args=True)
 
 
 def parse_call(

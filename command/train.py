@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import tyro
 
@@ -100,7 +100,7 @@ def parse_run(
     if words and not words[0].startswith("-"):
         agent = words.pop(0)
     start = form(agent=agent, environment="", search_path=str(here))
-    early, _ = parse_known(form, words, prog=prog, default=start)
+    early, _ = parse_known(start, words, prog=prog)
     if early.resume is not None:
         directory = early.resume.absolute()
         given = _parse_resumed(form.resumed(directory), words, prog)
@@ -124,28 +124,23 @@ def parse_run(
     kind: Any = tyro.conf.FlagConversionOff[type(config)]  # type: ignore[misc]
     default = with_types(default, {"agent_config": Annotated[kind, tyro.conf.arg(name="agent")]})
     about = f"{form.__doc__}\n\nDefaults of the agent: preset {preset}{preset_of}."
-    form, prog = type(default), f"{prog} {agent}"
-    given = parse(form, words, prog=prog, default=default, description=about)
+    given = parse(default, words, prog=f"{prog} {agent}", description=about)
     assert spec is not None, "an environment is required"
     run = given.run(preset=preset)
     return given, run, here / (given.run_directory or new_directory(run)), spec
 
 
 def _parse_resumed(default: Arguments, words: Sequence[str], prog: str) -> Arguments:
-    kept = {field.name for kind in (RunConfig, WorkerOptions) for field in dataclasses.fields(kind)}
-    kept = {*kept, "run_directory", "seeds"}.difference(_CHANGEABLE)
-    hide: Any = Hidden
-    hints = get_type_hints(type(default), include_extras=True)
-    hidden = {name: hide[hint] for name, hint in hints.items() if name in kept}
-    default = with_types(default, hidden)
-    given, unknown = parse_known(type(default), words, prog=prog, default=default)
+    kept = {"run_directory", "seeds", *get_type_hints(RunConfig), *get_type_hints(WorkerOptions)}
+    hide, hints = cast(Any, Hidden), get_type_hints(type(default), include_extras=True)
+    hidden = {name: hide[hints[name]] for name in kept.difference(_CHANGEABLE) & hints.keys()}
+    given, unknown = parse_known(with_types(default, hidden), words, prog=prog)
     if wants_help(unknown):
-        parse(type(default), words, prog=prog, default=default)
+        parse(with_types(default, hidden), words, prog=prog)
     for word in unknown:
-        *others, last = (f"--{name.replace('_', '-')}" for name in _CHANGEABLE)
         raise ValueError(
             f"{word.partition('=')[0].replace('_', '-')} cannot be given: a run that is resumed "
-            f"keeps its config, except for {', '.join(others)} and {last}."
+            f"keeps its config, except for --{', --'.join(_CHANGEABLE).replace('_', '-')}."
         )
     return given
 

@@ -162,7 +162,7 @@ def parse_command(arguments, monkeypatch):
     if form := {"train": TrainArguments, "launch": LaunchArguments}.get(command):
         if "--resume" in words:  # of a directory that is not there
             start = form(agent="", environment="")
-            _, unknown = parsing.parse_known(form, words, prog=command, default=start)
+            _, unknown = parsing.parse_known(start, words, prog=command)
             assert unknown == []
         else:
             parse_run(form, words, prog=f"retrax {command}", make_spec=spec_of)

@@ -296,7 +296,7 @@ def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
         (
             "--seed 3",
             "--seed cannot be given: a run that is resumed keeps its config, except for "
-            "--steps, --learner-devices and --logger.",
+            "--steps, --learner-devices, --logger.",
         ),
         ("--agent.learning_rate=1", "--agent.learning-rate cannot be given"),
         ("--seeds 3", "--seeds cannot be given"),

@@ -68,10 +68,10 @@ class Form:
     """The agent's config."""
 
 
-def refusal(capfd, *arguments, form=Form, default=None):
+def refusal(capfd, *arguments, form=Form):
     """tyro's message about wrong arguments, without its frame, in one line."""
     with pytest.raises(SystemExit) as stop:
-        parse(form, arguments, prog="program", default=default)
+        parse(form, arguments, prog="program")
     assert stop.value.code == 2
     out, err = capfd.readouterr()
     assert out == ""
@@ -90,7 +90,7 @@ def test_values_and_defaults():
     words += ["--plain", "--no-save", "--agent.recurrent", "False"]
     changed = {"sizes": (5,), "count": -3, "plain": True, "save": False}
     changed["agent"] = reactor.Config.small(recurrent=False)
-    found = parse(Form, words, prog="program", default=default)
+    found = parse(default, words, prog="program")
     assert found == dataclasses.replace(default, **changed)
 
 
@@ -153,7 +153,7 @@ def run_of(config, given):
     """The agent's config of a command line."""
     default: Any = with_types(Form(name="x"), {"agent": tyro.conf.FlagConversionOff[type(config)]})
     default = dataclasses.replace(default, agent=config)
-    return parse(type(default), given, prog="p", default=default).agent
+    return parse(default, given, prog="p").agent
 
 
 @pytest.mark.parametrize("agent", [acer, agent57, d4pg, reactor])
@@ -203,7 +203,7 @@ def test_help_has_the_docs_and_the_bounds(capsys):
 def test_what_is_not_known_is_returned():
     default = Form(name="", count=3)
     known = ["--kind", "b", "--help", "--other", "1", "2", "--sizes", "5", "--others=3"]
-    found, unknown = parse_known(Form, known, prog="p", default=default)
+    found, unknown = parse_known(default, known, prog="p")
     assert found == dataclasses.replace(default, kind="b", sizes=(5,))
     assert unknown == ["--help", "--other", "1", "2", "--others=3"]
 
@@ -212,11 +212,11 @@ def test_hidden_fields_are_no_options_and_keep_their_values(capfd):
     default = with_types(
         Form(name="y", kind="b", part=Part(rate=7.0)), {"kind": Hidden[str], "part": Hidden[Part]}
     )
-    given = parse(type(default), ["--count", "2"], prog="p", default=default)
+    given = parse(default, ["--count", "2"], prog="p")
     assert given == dataclasses.replace(default, count=2)
     assert (given.kind, given.part.rate) == ("b", 7.0)
     for option in ("--kind", "--part.rate"):
-        message = refusal(capfd, option, "1", form=type(default), default=default)
+        message = refusal(capfd, option, "1", form=default)
         assert f"Unrecognized options: {option}" in message
 
 
@@ -258,7 +258,7 @@ def test_words_are_read_as_what_they_were_made_from():
     default, options = Form(name=""), Form(name="x", count=3, plain=True)
     words = words_of(options, default)
     assert words == ["--name", "x", "--count", "3", "--plain"]
-    assert parse(Form, words, prog="p", default=default) == options
+    assert parse(default, words, prog="p") == options
 
 
 def test_a_part_of_a_whole():
