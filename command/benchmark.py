@@ -25,8 +25,8 @@ from ..training.process import DirectoryLock
 from ..training.run_config import RunConfig, read_config
 from ..training.snapshots import Snapshots
 from .grid import EVALUATION, Cell, run_shown
-from .own_code import own_code
 from .parsing import tell
+from .training import own_code
 
 SCORES = "scores.csv"
 CURVES = "curves.csv"

@@ -24,9 +24,8 @@ from ..training.run_config import (
     seed_runs,
     write_config,
 )
-from .own_code import own_code
 from .parsing import Hidden, parse, parse_known, part, tell, wants_help, with_types
-from .training import RunFailedError, train_together
+from .training import RunFailedError, own_code, train_together
 
 _USAGE = """\
 usage: {prog} AGENT --environment ID [OPTIONS]

@@ -23,8 +23,8 @@ from ..evaluation.evaluations import MAX_ENVS, begin_states, evaluation_environm
 from ..evaluation.statistics import LEAST_EPISODES
 from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed, read_config
 from ..training.snapshots import BestParameters, Snapshots, actor_files, read_actor
-from .own_code import own_code
 from .parsing import parse_call
+from .training import own_code
 
 
 class TrainedAgent(NamedTuple):

@@ -4,14 +4,16 @@ import contextlib
 import contextvars
 import logging
 import math
+import sysconfig
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..agents.base import Agent
-from ..basics.sentences import first_line
+from ..basics.sentences import first_line, reason
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import RefusedError, close_quietly
 from ..evaluation.arguments import checked
@@ -22,12 +24,13 @@ from ..training.loop import Loop
 from ..training.recorder import Progress, Recorder, describe
 from ..training.run_config import RunConfig, check_unused, new_directory, write_config
 from ..training.snapshots import SnapshotInterval, Snapshots
-from .own_code import own_code
 
 if TYPE_CHECKING:
     from ..device.loop import DeviceLoop
 
 _log = logging.getLogger("retrax")
+_PACKAGE = str(Path(__file__).parents[1])
+_LIBRARIES = (_PACKAGE, "<", *sysconfig.get_paths().values())
 
 
 class RunFailedError(RuntimeError):
@@ -105,6 +108,32 @@ def train(
     if raise_interrupt and is_signalled:
         raise KeyboardInterrupt
     return summary
+
+
+@contextlib.contextmanager
+def own_code(config: RunConfig) -> Iterator[None]:
+    """A ValueError names the line of a user's file that made an agent fail, or was given to it."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        is_sentence = isinstance(error, (ValueError, ImportError, OSError))
+        is_sentence = is_sentence and frames[-1].filename.startswith(_PACKAGE)
+        if is_sentence and error.__cause__ is not None:
+            frames = traceback.extract_tb(error.__cause__.__traceback__)
+        lines = [(x.filename, x.lineno) for x in frames if not x.filename.startswith(_LIBRARIES)]
+        given = getattr(config.entry.make_agent, "keywords", {})
+        if not is_sentence or error.__cause__ is not None:
+            codes = [x.__code__ for x in given.values() if hasattr(x, "__code__")]
+            lines = lines or [(code.co_filename, code.co_firstlineno) for code in codes]
+        if not lines and (is_sentence or not given):
+            raise
+        why = f"fails: {reason(error)}"
+        if isinstance(error, SystemExit):
+            why = f"called sys.exit({error.code!r})"
+        said = str(error).rstrip(".") if is_sentence else f"{config.agent} {why}"
+        where = f" ({lines[-1][0]}, line {lines[-1][1]})" if lines else ""
+        raise ValueError(f"{said}{where}.") from error
 
 
 def train_together(

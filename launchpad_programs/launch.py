@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from ..command.own_code import own_code
 from ..command.parsing import part, tell, words_of
 from ..command.train import RunArguments, parse_run
+from ..command.training import own_code
 from ..datatypes import EnvironmentSpec
 from ..evaluation.arguments import checked
 from ..replay.selectors import has_tables

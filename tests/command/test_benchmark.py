@@ -142,12 +142,6 @@ def cells(tmp_path):
     ]
 
 
-def run(cells, tmp_path, stop=None, jobs=2):
-    shown, stop = [], stop or threading.Event()
-    end = grid.run_grid(cells, jobs=jobs, logs=tmp_path / "logs", stop=stop, show=shown.append)
-    return end, shown
-
-
 def test_a_run_that_fails_leaves_the_others_alone(cells, tmp_path, monkeypatch):
     program = "import sys; sys.exit('retrax: the sentence') if '1' in sys.argv else print('{}')"
     monkeypatch.setattr(grid, "_PROGRAM", program)
@@ -167,7 +161,8 @@ def test_a_run_that_fails_leaves_the_others_alone(cells, tmp_path, monkeypatch):
     spawn = grid._spawn
     monkeypatch.setattr(grid, "_spawn", watched)
     monkeypatch.setattr(grid.Cell, "next_stage", next_stage)
-    end, shown = run(cells, tmp_path, jobs=1)
+    shown = []
+    end = grid.run_grid(cells, 1, tmp_path / "logs", threading.Event(), shown.append)
     assert end.states == {"run-0": "complete", "run-1": "retrax: the sentence", "run-2": "complete"}
     assert end.failed == ["run-1"]
     states = [list(progress.states.values()) for progress in shown]
@@ -202,8 +197,7 @@ sys.exit(1)
         read.clear()
         seen.touch()
 
-    stop = threading.Event()
-    end = grid.run_grid(cells[:2], jobs=1, logs=tmp_path / "logs", stop=stop, show=show)
+    end = grid.run_grid(cells[:2], 1, tmp_path / "logs", threading.Event(), show)
     first, names = polls[0]
     assert (first.complete, first.steps, first.eta) == (1, {"run-0": 100, "run-1": 20}, None)
     assert names == ["run-0", "run-1", "run-1"]  # once before the first, and once in it
@@ -211,35 +205,6 @@ sys.exit(1)
     assert end.steps == {"run-0": 100, "run-1": 60}
     left = [progress.eta for progress, _ in polls if progress.states["run-1"] == "training"][-1]
     assert left > 0.4  # 40 steps are done and 40 left, after 0.5 s
-
-
-def test_a_stop_ends_the_processes_with_one_signal(cells, tmp_path, monkeypatch):
-    program = """
-import pathlib, signal, sys, time
-log = pathlib.Path(sys.argv[sys.argv.index("--run-directory") + 1] + ".signals")
-def end(number, frame):
-    log.write_text(log.read_text() + "one ")
-    time.sleep(0.5)
-    sys.exit(0)
-signal.signal(signal.SIGINT, end)
-log.parent.mkdir(parents=True, exist_ok=True)
-log.write_text("")
-time.sleep(60)
-"""
-    monkeypatch.setattr(grid, "_PROGRAM", program)
-    stop = threading.Event()
-    logs = [cell.directory.with_name(cell.name + ".signals") for cell in cells]
-
-    def watch():
-        while not all(log.exists() for log in logs[:2]):
-            time.sleep(0.05)
-        stop.set()
-
-    threading.Thread(target=watch).start()
-    end, _ = run(cells, tmp_path, stop)
-    assert end.failed == []
-    assert [log.read_text() for log in logs[:2]] == ["one ", "one "]
-    assert not logs[2].exists()
 
 
 def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, here, retrax, monkeypatch):

@@ -13,112 +13,93 @@ import retrax
 from retrax.basics import machine
 from retrax.command import doctor
 
+VERSION = metadata.version
 TIERS = ("distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
 
 
-@pytest.fixture
-def no_jax_process(monkeypatch):
-    """Takes JAX's answer for granted: the process takes seconds."""
-    monkeypatch.setattr(doctor, "devices", lambda: ["cpu:0 cpu"])
-
-
-@pytest.fixture
-def installed(monkeypatch, no_jax_process):
-    """From a package's name to its made-up version (None: missing); others are as they are."""
-    versions = {}
-    original = metadata.version
-
-    def version(name):
-        if versions.get(name, "") is None:
-            raise metadata.PackageNotFoundError(name)
-        return versions.get(name) or original(name)
-
-    monkeypatch.setattr(doctor.metadata, "version", version)
-    return versions
-
-
-def find(report, name):
-    (check,) = [check for check in report if check.name == name]
-    return check
-
-
-def printed(found, width=80):
-    """The exit status, and what is printed."""
+def printed(found, width=300):
+    """The exit status, and each line that is printed, without its frame."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
     status = doctor.print_report(console, found)
-    return status, console.file.getvalue()
+    lines = console.file.getvalue().replace("│", " ").splitlines()
+    return status, [" ".join(line.split()) for line in lines]
 
 
 def test_this_machine_is_well():
     """The tests run where the core is installed, JAX included; it lists what pyproject requires."""
-    found = doctor.report()
-    assert printed(found)[0] == 0
-    names = [check.name for check in found]
-    assert names == ["Python", "core", "JAX", *(f"{tier} tier" for tier in TIERS)]
-    assert all(find(found, name).works for name in ("Python", "core", "JAX"))
-    assert ":0 " in find(found, "JAX").detail
-    core = find(found, "core").detail.split(", ")
+    checks = doctor.report()
+    assert printed(checks)[0] == 0
+    found = {check.name: check for check in checks}
+    assert list(found) == ["Python", "core", "JAX", *(f"{tier} tier" for tier in TIERS)]
+    assert all(found[name].works for name in ("Python", "core", "JAX"))
+    assert ":0 " in found["JAX"].detail
+    core = found["core"].detail.split(", ")
     for name in ("jax", "jaxlib", "dm-haiku", "optax", "rlax", "chex", "numpy", "gymnasium"):
-        assert core.count(f"{name} {metadata.version(name)}") == 1
-    assert "mujoco" in find(found, "mujoco tier").detail
-    assert "imageio-ffmpeg" in find(found, "video tier").detail
-    assert not any("pytest" in check.detail for check in found)  # developers' tools are no tier
+        assert core.count(f"{name} {VERSION(name)}") == 1
+    assert "mujoco" in found["mujoco tier"].detail
+    assert "imageio-ffmpeg" in found["video tier"].detail
+    assert not any("pytest" in check.detail for check in checks)  # developers' tools are no tier
     can_be_had = sys.version_info < (3, 11) and sys.platform == "linux"
-    assert find(found, "distributed tier").detail.startswith("not available") != can_be_had
+    assert found["distributed tier"].detail.startswith("not available") != can_be_had
 
 
-NO_MUJOCO = {"mujoco": None, "dm-control": None}
-ABSENT = "not available here: it needs Linux and Python 3.10"
+NEWER = {"jax": "0.99.0.dev20300101"}
+NO_SUCH = ["jax", "no-such==0.7.0; extra == 'distributed'"]
+OLD_RAY = ["jax", "ray>=2.48; extra == 'cluster'"]
+NEVER = ["dm-reverb; python_version < '3' and extra == 'distributed'"]
+CORE = "To fix core: pip install retrax"
 
 
 @pytest.mark.parametrize(
-    ("versions", "requires", "name", "detail", "mend", "status"),
+    ("versions", "requires", "line", "mend", "status"),
     [
-        ({"optax": None}, None, "core", "optax is missing", "pip install retrax", 1),
-        ({"jax": "0.4.1"}, None, "core", "jax 0.4.1 is not >=0.6.2", "pip install retrax", 1),
-        ({"jax": "0.99.0.dev20300101"}, ["jax"], "core", "jax 0.99.0.dev20300101, jaxlib", None, 0),
+        ({"optax": None}, None, "core no optax is missing", CORE, 1),
+        ({"jax": "0.4.1"}, None, "core no jax 0.4.1 is not >=0.6.2", CORE, 1),
+        (NEWER, ["jax"], f"core yes jax {NEWER['jax']}, jaxlib {VERSION('jaxlib')}", "", 0),
         (
-            *(NO_MUJOCO, None, "mujoco tier", "dm-control is missing; mujoco is missing"),
-            *('pip install "retrax[mujoco]"', 0),
+            *({"mujoco": None, "dm-control": None}, None),
+            "mujoco tier no dm-control is missing; mujoco is missing",
+            *('To fix mujoco tier: pip install "retrax[mujoco]"', 0),
         ),
         (
-            *({}, ["jax", "no-such==0.7.0; extra == 'distributed'"], "distributed tier"),
-            *("no-such is missing", "pip install -r requirements.txt", 0),
+            *({}, NO_SUCH, "distributed tier no no-such is missing"),
+            *("To fix distributed tier: pip install -r requirements.txt", 0),
         ),
         (
-            *({"ray": "2.47.1"}, ["jax", "ray>=2.48; extra == 'cluster'"], "cluster tier"),
-            *("ray 2.47.1 is not >=2.48", 'pip install "retrax[cluster]"', 0),
+            *({"ray": "2.47.1"}, OLD_RAY, "cluster tier no ray 2.47.1 is not >=2.48"),
+            *('To fix cluster tier: pip install "retrax[cluster]"', 0),
         ),
         (
-            *({}, ["dm-reverb; python_version < '3' and extra == 'distributed'"]),
-            *("distributed tier", ABSENT, None, 0),
+            *({}, NEVER, "distributed tier no not available here: it needs Linux and Python 3.10"),
+            *("", 0),
+        ),
+        (
+            *({}, metadata.PackageNotFoundError, "core no retrax is not installed"),
+            *("To fix core: pip install -e .", 1),
         ),
     ],
 )
-def test_what_is_missing_or_old(
-    installed, monkeypatch, versions, requires, name, detail, mend, status
-):
-    installed.update(versions)
+def test_what_is_missing_or_old(monkeypatch, versions, requires, line, mend, status):
+    """From a package's name to its made-up version (None: missing); others are as they are."""
+
+    def version(name):
+        if versions.get(name, "") is None:
+            raise metadata.PackageNotFoundError(name)
+        return versions.get(name) or VERSION(name)
+
+    def requirements(name):
+        if isinstance(requires, list):
+            return requires
+        raise requires(name)
+
+    monkeypatch.setattr(doctor, "devices", lambda: ["cpu:0 cpu"])  # the process takes seconds
+    monkeypatch.setattr(doctor.metadata, "version", version)
     if requires is not None:
-        monkeypatch.setattr(doctor.metadata, "requires", lambda _: requires)
-    found = doctor.report()
-    check = find(found, name)
-    assert check.detail.startswith(detail)
-    works = mend is None and detail != ABSENT
-    assert (check.works, check.mend, printed(found)[0]) == (works, mend, status)
-
-
-@pytest.mark.parametrize("is_installed", [True, False])
-def test_retrax_or_its_parser_of_requirements_is_missing(monkeypatch, no_jax_process, is_installed):
-    def requires(name):
-        raise metadata.PackageNotFoundError(name)
-
-    if is_installed:
-        monkeypatch.setitem(sys.modules, "packaging.requirements", None)
-    else:
-        monkeypatch.setattr(doctor.metadata, "requires", requires)
-    found = doctor.report()
-    assert (printed(found)[0], find(found, "core").mend) == (1, "pip install -e .")
+        monkeypatch.setattr(doctor.metadata, "requires", requirements)
+    found, lines = printed(doctor.report())
+    assert (found, line in lines) == (status, True), lines
+    name = line.partition(" no ")[0]
+    assert [x for x in lines if x.startswith(f"To fix {name}:")] == ([mend] if mend else [])
 
 
 def test_python_without_docstrings_is_named():
@@ -133,37 +114,31 @@ def test_python_without_docstrings_is_named():
 
 
 @pytest.mark.parametrize(
-    ("program", "seconds", "detail"),
+    ("program", "seconds", "line"),
     [
-        ("raise ImportError('it is old')", 60.0, "does not start: ImportError: it is old"),
-        ("import os; os._exit(3)", 60.0, "does not start: exit status 3"),
-        ("print('no JSON')", 60.0, "does not answer: "),
-        ("import time; time.sleep(60)", 0.1, "does not answer: "),
+        ("raise ImportError('it is old')", 60.0, "JAX no does not start: ImportError: it is old"),
+        ("import os; os._exit(3)", 60.0, "JAX no does not start: exit status 3"),
+        ("print('no JSON')", 60.0, "JAX no does not answer: "),
+        ("import time; time.sleep(60)", 0.1, "JAX no does not answer: "),
     ],
 )
-def test_jax_that_does_not_start(monkeypatch, program, seconds, detail):
+def test_jax_that_does_not_start(monkeypatch, program, seconds, line):
     monkeypatch.setattr(machine, "_DEVICES", program)
     monkeypatch.setattr(machine, "SECONDS", seconds)
-    found = doctor.report()
-    check = find(found, "JAX")
-    assert (check.works, check.mend) == (False, "pip install --upgrade jax")
-    assert check.detail.startswith(detail)
-    assert printed(found)[0] == 1
-
-
-def test_prints_within_80_columns_and_breaks_no_command(installed):
-    installed.update({"mujoco": None, "pygame": "1.0", "optax": None})
-    long = "pip install " + "x" * 100
-    odd = doctor.Check("odd", False, "[red]odd[/red]", long)
-    status, text = printed([*doctor.report(), odd])
+    status, lines = printed(doctor.report())
     assert status == 1
-    lines = text.splitlines()
+    assert any(found.startswith(line) for found in lines)
+    assert "To fix JAX: pip install --upgrade jax" in lines
+
+
+def test_prints_within_80_columns_and_breaks_no_command():
+    long = "pip install " + "x" * 100
+    checks = [doctor.Check("odd", False, "[red]odd[/red]" + " x" * 100, long)]
+    status, lines = printed(checks, width=80)
+    assert (status, lines[-1]) == (0, f"To fix odd: {long}")
     assert max(map(len, lines[:-1])) <= 80
-    found = ("optax is missing", "pygame 1.0 is not", f"retrax {retrax.__version__}", odd.detail)
-    assert all(words in text for words in found)
-    assert 'To fix mujoco tier:  pip install "retrax[mujoco]"' in lines
-    assert "To fix core:  pip install retrax" in lines
-    assert lines[-1] == f"To fix odd:  {long}"
+    assert f"retrax {retrax.__version__}" in lines
+    assert any("[red]odd[/red]" in line for line in lines)
 
 
 def test_the_command_imports_none_of_what_it_looks_at():
