@@ -119,11 +119,8 @@ REPLAY = dataclasses.replace(SMALL.replay, selector="uniform")
     ("words", "config"),
     [
         ("--preset paper --agent.discount 0.5", reactor.Config.paper(discount=0.5)),
-        ("--preset=paper --agent.discount=0.5", reactor.Config.paper(discount=0.5)),
-        ("--agent.learning-rate 0.5", reactor.Config.small(learning_rate=0.5)),
         ("--agent.learning_rate 0.5", reactor.Config.small(learning_rate=0.5)),
         ("--agent.distributional False", reactor.Config.small(distributional=False)),
-        ("--agent.vector-sizes 3 4", reactor.Config.small(vector_sizes=(3, 4))),
         ("--agent.replay.selector uniform", reactor.Config.small(replay=REPLAY)),
     ],
 )
@@ -171,10 +168,6 @@ def test_preset_and_options_give_the_fields(parsed, words, config):
         (f"train noisy_agent:NOISY {DEVICE} Acrobot-v1", "Acrobot-v1 is not an environment"),
         (f"train reactor {DEVICE} catch", "needs the selector uniform or proportional"),
         (f"train noisy_agent:NOISY {DEVICE} pgx:chess", "pgx"),
-        (
-            f"train noisy_agent:NOISY {DEVICE} stepping:Counting",
-            "stepping:Counting is not an environment written in JAX: it must have a spec",
-        ),
         (f"{NOISY} --on-device --agent.replay.capacity 100000000000", "A replay of 100000000000 r"),
         ("benchmark atari6 acer", "There is no suite 'atari6': allowed are atari, atari5, bsuite"),
         ("benchmark classic acer --tasks cart", "no task 'cart': it has cart-pole, acrobot"),
