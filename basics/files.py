@@ -96,10 +96,7 @@ def read_sealed(path: Path) -> bytes:
 
 
 def write_manifest(folder: Path) -> None:
-    """Writes `manifest.txt`: checksum and size of every file below a folder, and its own checksum.
-
-    The folder must be complete, and be named as complete only after this call.
-    """
+    """Writes `manifest.txt`: checksum and size of each file below a whole folder, and its own."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST]
     lines = [f"{_of(path)} {path.relative_to(folder).as_posix()}" for path in files]
     with sealed(folder / MANIFEST) as file:

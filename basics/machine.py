@@ -57,10 +57,7 @@ def devices() -> list[str]:
 
 
 def shared_programs(directory: Path) -> dict[str, str]:
-    """Environment variables of processes that share compiled programs, below a directory.
-
-    Or where the user keeps them already.
-    """
+    """Variables of processes that share compiled programs, in a directory or the user's own."""
     own = str((directory / "compilation_cache").absolute())
     return {
         "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", own),

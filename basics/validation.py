@@ -2,7 +2,7 @@
 
 A field names its bounds in its type: `Annotated[float, Range(0.0, 1.0)]`, `Annotated[int,
 Range(1)]`, `Annotated[tuple[int, ...], Sizes()]`. `Literal[...]` and `bool` need none.
-`check_fields` in `__post_init__` raises ValueError for the first field whose value is not allowed.
+`check_fields` in `__post_init__` refuses the first field whose value is not allowed.
 """
 
 import dataclasses
@@ -79,10 +79,7 @@ def check_fields(config: Any) -> None:
     Numbers must be finite, floats as float32, in which they are computed with. An integer is
     accepted for a float; a bool is not a number. Numbers of other libraries, as NumPy's, become
     Python's, which JSON has. Types other than numbers, `bool`, `str`, `Literal` and fields with
-    bounds are not checked.
-
-    Raises:
-      ValueError: names the class, the field, its value, and what is allowed.
+    bounds are not checked. A ValueError names the field, its value, and what is allowed.
     """
     for name, field_type in field_types(config.__class__).items():
         check_field(config, name, field_type.bounds)

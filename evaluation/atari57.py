@@ -55,10 +55,7 @@ def game_slug(name: str) -> str:
 def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
     """Published scores by algorithm, float64 `[57]` in the order of `GAMES`; NaN if omitted.
 
-    `random` and `human` are among them, complete, and of the regime.
-
-    Raises:
-      ValueError: `regime` is not one of `REGIMES`.
+    `random` and `human` are among them, complete. A ValueError refuses a regime not of `REGIMES`.
     """
     if regime not in REGIMES:
         raise ValueError(f"regime must be one of {', '.join(REGIMES)}, got {regime!r}.")
@@ -249,11 +246,8 @@ def human_normalised(scores: np.ndarray, random: np.ndarray, human: np.ndarray) 
 
     The denominator is an absolute value: at human starts in Video Pinball, the human score (15,641)
     is below the random one (20,452), and a signed difference would reverse the order of scores
-    `[..., G]`. A ValueError names a game in which human and random are equal.
+    `[..., G]`.
     """
-    if np.any(human == random):
-        game = int(np.flatnonzero(human == random)[0])
-        raise ValueError(f"human and random must differ, both are {random[game]} in game {game}.")
     return (np.asarray(scores, np.float64) - random) / np.abs(human - random)
 
 
@@ -297,17 +291,12 @@ def elo(wins: np.ndarray, anchor: int) -> np.ndarray:
     above the anchor get +inf, below it -inf, and those that no games connect to it NaN.
 
     Args:
-      wins: `[A, A]`, >= 0: wins of the first index over the second; a tie counts half.
+      wins: `[A, A]`, finite, >= 0: wins of the first index over the second; a tie counts half.
       anchor: index of the algorithm with rating 0.
-
-    Raises:
-      ValueError: the wins are not a square matrix of finite numbers >= 0.
     """
     wins = np.asarray(wins, np.float64)
-    if wins.ndim != 2 or wins.shape[0] != wins.shape[1]:
-        raise ValueError(f"wins must be a square, got shape {wins.shape}.")
-    if not np.all(np.isfinite(wins) & (wins >= 0)):
-        raise ValueError("wins must be finite and at least 0.")
+    if wins.shape != wins.shape[:1] * 2 or not np.all(np.isfinite(wins) & (wins >= 0)):
+        raise ValueError(f"wins must be a square of finite numbers >= 0, got shape {wins.shape}.")
     above, below = _reaches(wins, anchor), _reaches(wins.T, anchor)
     equals = np.flatnonzero(above & below)
     ratings = np.select([above & ~below, below & ~above], [np.inf, -np.inf], np.nan)

@@ -154,8 +154,7 @@ def states_of(game: str, path: Path) -> StartStates:
 class PeriodicEvaluation:
     """Evaluates an agent each time that its run has taken so many steps, and at the run's end.
 
-    An evaluation depends on parameters, actor states, the run's seed and the number of steps only:
-    its environments are new, so a resumed run, at `start` steps, makes the same evaluations.
+    Its environments are new, so a resumed run, at `start` steps, makes the same evaluations.
     `columns` are names of metrics; at `next` steps the next evaluation is due.
     """
 
@@ -228,18 +227,13 @@ def run_episodes(
       environment: E environments.
       key: PRNG key of the initial actor states.
       num_episodes: N, at least 1; it may be less than E, and need not be divisible by it.
-      before_step: called before each step of the environments with their newest time steps; an
-        error of it ends the episodes.
+      before_step: called with the newest time steps before each step of the environments; an error
+        of it ends the episodes.
       on_frame: called with a frame of the first environment, uint8 `[height, width, 3]`, at each
-        of its counted time steps; for example `VideoWriter.append`.
-      states: final states of an earlier call, for an agent that adapts its behaviour during
-        evaluation; their buffers are donated. None: new states.
+        of its counted time steps.
+      states: final states of an earlier call, whose buffers are donated; None: new states.
       modes: `AgentEntry.evaluation_modes`.
-      metrics: names of extras, such as `AgentEntry.episode_metrics`; those that `exploit` does not
-        return are left out.
-
-    Raises:
-      ValueError: `num_episodes` is less than 1.
+      metrics: names of extras; those that `exploit` does not return are left out.
     """
     if num_episodes < 1:
         raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")

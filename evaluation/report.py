@@ -76,9 +76,6 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
     Args:
       directory: the directory of `retrax benchmark`.
       output: the HTML file to write; by default report.html in the directory.
-
-    Raises:
-      ValueError: see `read_results`.
     """
     output = output or directory / "report.html"
     results = read_results(directory)

@@ -33,7 +33,7 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
     "root": 352,
-    "basics": 489,
+    "basics": 480,
     "losses": 1327,
     "networks": 1538,
     "agents": 4623,
@@ -44,7 +44,7 @@ BUDGETS = {
     "evaluation": 1830,
     "command": 2074,
     "launchpad_programs": 3337,
-    "tests": 29261,
+    "tests": 29226,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

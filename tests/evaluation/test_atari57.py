@@ -282,15 +282,6 @@ def test_ratings_are_those_of_the_fixed_point(data, count):
     np.testing.assert_allclose(elo(wins, anchor), expected, atol=1e-3)
 
 
-def test_infinities_are_limits():
-    """A half win, growing to nothing, moves the others towards the same ratings."""
-    wins = np.array([[0, 5, 5], [0, 0, 3], [0, 1, 0]], float)
-    limit = elo(wins, 1)
-    almost = elo(wins + 1e-7 * (wins.T > 0), 1)
-    assert almost[0] > 1500
-    np.testing.assert_allclose(almost[1:], limit[1:], atol=1e-2)
-
-
 @pytest.mark.parametrize(
     ("function", "arguments", "sentence"),
     [
@@ -299,13 +290,8 @@ def test_infinities_are_limits():
             for function in (mean_rank, count_wins)
             for scores in (np.zeros(3), np.zeros((2, 0)), np.array([[0.0, np.nan]]))
         ),
-        (elo, [np.zeros((2, 3)), 0], r"must be a square, got shape \(2, 3\)"),
-        (elo, [np.array([[0, np.nan], [1, 0]]), 0], "must be finite and at least 0"),
-        (
-            human_normalised,
-            [np.zeros(2), np.array([1.0, 7.0]), np.array([2.0, 7.0])],
-            r"must differ, both are 7\.0 in game 1",
-        ),
+        (elo, [np.zeros((2, 3)), 0], r"a square of finite numbers >= 0, got shape \(2, 3\)"),
+        (elo, [np.array([[0, np.nan], [1, 0]]), 0], "a square of finite numbers >= 0"),
         (make_table, ["noop", ["raibow"]], r"'raibow' in the .* 'noop' \(did you mean rainbow\?\)"),
         (
             make_table,
@@ -339,13 +325,6 @@ def test_medians_ranks_and_ratings_are_the_printed_ones(regime, size):
         # Random wins almost no game: half a win is 4 to 11 points of its rating.
         assert abs(rating - printed["elo"]) < (13 if name == "random" else 2), name
     assert too_many == PLACES_TOO_MANY[regime]
-
-
-def test_medians_of_human_starts_need_the_absolute_denominator():
-    scores = load_scores("human_start")
-    random, human = scores["random"], scores["human"]
-    plain = np.median((scores["dqn"] - random) / (human - random))
-    assert round(float(plain), 2) == 0.65  # the paper's 0.69 is found with |human - random|
 
 
 @pytest.mark.parametrize("algorithm", ["agent57", "r2d2_bandit", "muzero", "r2d2"])

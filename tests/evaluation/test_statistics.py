@@ -181,20 +181,6 @@ def test_definitions(scores, others):
     assert found + probability_of_improvement(others, scores) == pytest.approx(1.0)
 
 
-def test_seeds_are_drawn_with_replacement():
-    """Of two seeds, 0 and 1, the mean is 0, a half, a half or 1, each as often."""
-    means = []
-
-    def mean(drawn):
-        means[:] = np.atleast_1d(drawn.mean(axis=(-2, -1)))
-        return drawn.mean(axis=(-2, -1))
-
-    bootstrap(np.array([[0.0], [1.0]]), statistic=mean, resamples=4000)
-    values, counts = np.unique(means, return_counts=True)
-    assert values.tolist() == [0.0, 0.5, 1.0]
-    np.testing.assert_allclose(counts / len(means), [0.25, 0.5, 0.25], atol=0.03)
-
-
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
