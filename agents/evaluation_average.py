@@ -54,41 +54,40 @@ def evaluates_average(part: str | None = None) -> Callable[[MakeAgent], MakeAgen
     @wraps_agents
     def decorate(agent: Agent, config: Any) -> Agent:
         decay = config.evaluation_average_decay
-        return _averaging(agent, part, decay) if decay else agent
+        if not decay:
+            return agent
+
+        def newest(learner: LearnerState) -> Any:
+            params = agent.acting_params(learner)
+            return getattr(params, part) if part else params
+
+        def init(key: jax.Array) -> AveragedLearnerState:
+            learner = agent.init(key)
+            return AveragedLearnerState(newest(learner), jnp.zeros((), jnp.int32), learner)
+
+        def exploit(params: AveragedParams, state: ActorState, timestep: TimeStep) -> Decision:
+            average = params.average
+            averaged = params.newest._replace(**{part: average}) if part else average
+            return agent.exploit(averaged, state, timestep)
+
+        def apply(state: AveragedLearnerState, grads: Gradients) -> AveragedLearnerState:
+            """After n updates: sum_k w_k newest_k / sum_k w_k, where w_k = decay^(n - k)."""
+            learner = agent.apply(state.learner, grads)
+            num_updates = state.num_updates + 1
+            count = num_updates.astype(jnp.float32)
+            step_size = (1.0 - decay) / (1.0 - decay**count) if decay < 1 else 1.0 / count
+            average = optax.incremental_update(newest(learner), state.average, step_size)
+            return AveragedLearnerState(average, num_updates, learner)
+
+        return agent._replace(
+            init=init,
+            acting_params=lambda state: AveragedParams(
+                agent.acting_params(state.learner), state.average
+            ),
+            explore=lambda params, state, timestep: agent.explore(params.newest, state, timestep),
+            exploit=exploit,
+            gradients=lambda state, sample: agent.gradients(state.learner, sample),
+            apply=apply,
+        )
 
     return decorate
-
-
-def _averaging(agent: Agent, part: str | None, decay: float) -> Agent:
-    def newest(learner: LearnerState) -> Any:
-        params = agent.acting_params(learner)
-        return getattr(params, part) if part else params
-
-    def init(key: jax.Array) -> AveragedLearnerState:
-        learner = agent.init(key)
-        return AveragedLearnerState(newest(learner), jnp.zeros((), jnp.int32), learner)
-
-    def exploit(params: AveragedParams, state: ActorState, timestep: TimeStep) -> Decision:
-        average = params.average
-        averaged = params.newest._replace(**{part: average}) if part else average
-        return agent.exploit(averaged, state, timestep)
-
-    def apply(state: AveragedLearnerState, grads: Gradients) -> AveragedLearnerState:
-        """After n updates: sum_k w_k newest_k / sum_k w_k, where w_k = decay^(n - k)."""
-        learner = agent.apply(state.learner, grads)
-        num_updates = state.num_updates + 1
-        count = num_updates.astype(jnp.float32)
-        step_size = (1.0 - decay) / (1.0 - decay**count) if decay < 1 else 1.0 / count
-        average = optax.incremental_update(newest(learner), state.average, step_size)
-        return AveragedLearnerState(average, num_updates, learner)
-
-    return agent._replace(
-        init=init,
-        acting_params=lambda state: AveragedParams(
-            agent.acting_params(state.learner), state.average
-        ),
-        explore=lambda params, state, timestep: agent.explore(params.newest, state, timestep),
-        exploit=exploit,
-        gradients=lambda state, sample: agent.gradients(state.learner, sample),
-        apply=apply,
-    )

@@ -68,15 +68,6 @@ def _no_sums() -> EpisodeSums:
     return EpisodeSums(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
 
 
-@wraps_agents
-def scales_rewards(agent: Agent, config: Any) -> Agent:
-    """Decorates `make_agent`: where the config has `scale_rewards`, samples have scaled rewards.
-
-    The metrics then include the divisor, `reward_scale`.
-    """
-    return _scaling(agent, config.discount) if config.scale_rewards else agent
-
-
 def accumulate(
     before: EpisodeSums, timestep: TimeStep, discount: float
 ) -> tuple[EpisodeSums, jax.Array]:
@@ -106,7 +97,15 @@ def logged_sums(timesteps: TimeStep, discount: float) -> jax.Array:
     return jax.lax.scan(step, _no_sums(), timesteps)[1]
 
 
-def _scaling(agent: Agent, discount: float) -> Agent:
+@wraps_agents
+def scales_rewards(agent: Agent, config: Any) -> Agent:
+    """Decorates `make_agent`: where the config has `scale_rewards`, samples have scaled rewards.
+
+    The metrics then include the divisor, `reward_scale`.
+    """
+    if not config.scale_rewards:
+        return agent
+    discount = config.discount
     scalar = jax.ShapeDtypeStruct((), np.float32)
     extras = {**agent.sequence.extras, DISCOUNTED_SUM: scalar}
 

@@ -23,15 +23,6 @@ __all__ = [
 ]
 
 
-def with_arm(config: Config, arm: int) -> Config:
-    """`AgentEntry.with_arm`: the config whose evaluators follow one arm.
-
-    Raises:
-      ValueError: the agent has no such arm.
-    """
-    return dataclasses.replace(config, evaluation="arm", evaluation_arm=arm)
-
-
 AGENT = AgentEntry(
     name="agent57",
     make_agent=make_agent,
@@ -47,5 +38,5 @@ AGENT = AgentEntry(
     episode_metrics=("arm", "intrinsic_return", "epsilon"),
     evaluation_modes=("greedy_arm", "sampled_arm"),
     warm_start=warm_start,
-    with_arm=with_arm,
+    with_arm=lambda config, arm: dataclasses.replace(config, evaluation="arm", evaluation_arm=arm),
 )

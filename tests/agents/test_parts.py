@@ -5,6 +5,7 @@ Against definitions in NumPy.
 
 import jax
 import jax.numpy as jnp
+import linear_agents
 import numpy as np
 import oracles
 import pytest
@@ -45,19 +46,9 @@ def test_only_updates_without_images_are_computed_in_a_loop(shape, loops):
 
 
 def random_rows(seed):
-    """Rows of two episodes or more, `[B, T + 1]`, and a mask that ends at a last row."""
-    rng = np.random.default_rng(seed)
-    shape = (B, T + 1)
-    rows = Row(
-        observation=rng.normal(size=shape).astype(np.float32),
-        reward=(3 * rng.normal(size=shape)).astype(np.float32),
-        discount=rng.integers(2, size=shape).astype(np.float32),
-        is_first=np.zeros(shape, bool),
-        is_last=rng.random(shape) < 0.3,
-        action=rng.integers(A, size=shape).astype(np.int32),
-        extras={},
-    )
-    return rows, np.arange(T + 1) < rng.integers(2, T + 2, (B, 1))
+    """Rows of two episodes or more, `[B, T + 1]`, and a mask that ends at any row."""
+    rows = as_sample(linear_agents.random_rows("discrete", seed, B, T + 1, ends=0.3)).rows
+    return rows, np.arange(T + 1) < np.random.default_rng(seed).integers(2, T + 2, (B, 1))
 
 
 def by_hand(rows, mask):
