@@ -66,11 +66,11 @@ def set_slots(replay, slots, priorities):
 
 
 def assert_equal(found, wanted):
-    """Equal in structure, dtypes and every bit."""
+    """Equal in structure, dtypes, shapes and every bit."""
 
     def check(one, other):
         one, other = np.asarray(one), np.asarray(other)
-        assert one.dtype == other.dtype
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
         np.testing.assert_array_equal(one, other)
 
     jax.tree.map(check, found, wanted)

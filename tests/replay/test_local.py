@@ -323,7 +323,7 @@ def estimates(store):
     return environments, store.starts(slots), state["known"][slots], estimated
 
 
-@pytest.mark.parametrize("rows", [33, 50, 64])
+@pytest.mark.parametrize("rows", [33, 64])
 def test_the_newest_sequences_are_estimated_from_new_ones(rows):
     """Priorities double in a lap; all but the two newest are known. Four laps after the first."""
     config = ReplayConfig(capacity=rows, min_rows=1, selector="contextual")
@@ -455,19 +455,6 @@ def test_rows_that_were_cut_or_selected_in_another_way_are_refused(changes, diff
     with pytest.raises(ValueError, match=f"the stored rows have {differing}"):
         other.restore(replay.state(), COUNTERS)
     assert other.num_rows == 0
-
-
-def test_a_writer_adds_the_rows_of_its_environments():
-    replay = make_replay(num_envs=3)
-    writer = replay.writer([2, 0])
-    rows = zero_rows(replay)._replace(reward=np.array([2.0, 0.5], np.float32))
-    for _ in range(4):
-        writer.write(rows, new_priority=7.0)
-    writer.close()
-    assert replay.state()["heads"].tolist() == [4, 0, 4]
-    assert replay.status().num_sequences == 2
-    rows, _ = replay.read(np.array([0, 22]))  # the first slots of environments 0 and 2
-    assert rows.reward.tolist() == [[0.5] * 4, [2.0] * 4]
 
 
 @pytest.mark.parametrize(

@@ -229,17 +229,6 @@ def test_priorities_are_sent_although_no_draw_is_due(ahead):
     assert (found[draw.keys.local[0]] == 5).all()
 
 
-def test_the_status_is_not_asked_for_again_and_again():
-    node, peer = make_peer()
-    replay, exact = open_replay(peer, ahead=2), open_replay(peer)
-    assert replay.status().num_rows == exact.status().num_rows == 0
-    feed(node, stream(40))
-    assert exact.status() == node.local.status()
-    assert replay.status().num_rows == 0
-    replay._status_until = 0.0
-    assert replay.status() == node.local.status()
-
-
 class Keeper(ReplayNode):
     """Writes down what it is to keep."""
 

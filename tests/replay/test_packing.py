@@ -7,6 +7,7 @@ import pytest
 from dm_env import specs
 from hypothesis import given
 from hypothesis import strategies as st
+from replay_rows import assert_equal
 
 from retrax.datatypes import EnvironmentSpec, Row, SequenceSpec
 from retrax.replay.packing import Packing, SequencePacking, TreePacking
@@ -30,12 +31,6 @@ def values_of(spec, *axes):
         return np.frombuffer(rng.bytes(int(np.prod(shape)) * struct.dtype.itemsize), struct.dtype)
 
     return jax.tree.map(lambda s: values(s).reshape(*axes, *s.shape), spec)
-
-
-def assert_equal(found, wanted):
-    jax.tree.map(np.testing.assert_array_equal, found, wanted)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        assert (one.dtype, one.shape) == (other.dtype, other.shape)
 
 
 @given(spec=TREES, num_rows=st.integers(1, 4))

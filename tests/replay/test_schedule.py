@@ -46,35 +46,18 @@ def test_calls_of_several_updates_wait_until_all_of_them_are_due():
     assert schedule.updates == 12
 
 
-def test_a_round_is_one_on_policy_update_and_then_replay():
-    schedule = make_schedule(pace="rounds", replay_ratio=4.0, on_policy=True)
-    observe(schedule, 4)
-    assert take(schedule) == []
-    assert schedule.learning_since == -1
-    observe(schedule, 8, rounds=1)
-    assert take(schedule) == ["newest"]  # too few rows to replay
-    assert schedule.learning_since == 8
-    observe(schedule, 12, rounds=1)
-    assert take(schedule) == [], "no new segments"
-    kinds = []
-    for rounds in range(2, 12):
-        observe(schedule, 8 * rounds, rounds=rounds)
-        taken = take(schedule)
-        assert taken[0] == "newest"
-        kinds += taken[1:]
-    assert set(kinds) == {"replayed"}
-    assert schedule.updates == 11 + len(kinds)
-
-
 @pytest.mark.parametrize("on_policy", [False, True])
 def test_rounds_replay_in_calls_of_several_updates(on_policy):
     """What is left of a round waits; nothing is lost, and the draws are those of single updates."""
     schedule = make_schedule(
         3, pace="rounds", replay_ratio=4.0, on_policy=on_policy, updates_per_call=3
     )
+    observe(schedule, 8, rounds=1)
+    assert take(schedule) == ["newest"] * on_policy, "too few rows to replay"
+    assert schedule.learning_since == (8 if on_policy else -1)
     draws = np.random.default_rng([3, 1])
     drawn, replayed, left = 0, 0, set()
-    for rounds in range(1, 60):
+    for rounds in range(2, 60):
         observe(schedule, 20 * rounds, rounds=rounds)
         taken = take(schedule)
         assert taken == ["newest"] * on_policy + ["replayed"] * (len(taken) - on_policy)
