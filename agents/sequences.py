@@ -1,4 +1,4 @@
-"""Masks, means, rewards, discounts and importance ratios of sampled sequences.
+"""Masks, means, rewards, discounts and importance ratios of sequences; states of their actors.
 
 A sequence has rows 0 .. T. Step i, from 0 to T - 1, leads from its source, row i, to its
 destination, row i + 1. Arrays are `[..., T + 1]` on rows and `[..., T]` on steps, where `...`
@@ -6,10 +6,32 @@ stands for any leading axes: none under `jax.vmap`, `B` for a batch. A `mask` is
 `[..., T + 1]`, False for padding.
 """
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 
 from ..datatypes import Row
+
+MEMORY = "memory"  # the extra of actors that store it; kept where a sequence can start
+
+
+class ActorState(NamedTuple):
+    """What an actor keeps between time steps.
+
+    Attributes:
+      key: PRNG key that draws actions.
+      memory: the network's recurrent state before the next observation; empty without memory.
+    """
+
+    key: jax.Array
+    memory: Any
+
+
+def memory_extras(memory: Any, stored: bool) -> dict[str, Any]:
+    """The memory before a row's observation (or its shapes) as extras; none if it is not stored."""
+    return {MEMORY: memory} if stored else {}
+
 
 _LARGEST = 1e30  # sums of these, and the inverse of one, are normal numbers of float32
 

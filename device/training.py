@@ -18,7 +18,7 @@ from ..basics.prng_keys import is_key
 from ..datatypes import ReplayConfig, TimeStep, rows_of
 from ..environments import pure
 from ..environments.pure import PureEnvironment, Running
-from ..networks.loops import within_loops
+from ..networks.base import within_loops
 from ..replay.rows import sample_shapes
 from ..replay.schedule import UpdateSchedule
 from .replay import DeviceReplay, ReplayState

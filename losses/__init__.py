@@ -7,8 +7,7 @@ discounts. Functions of a single state (policy gradients, distances of distribut
 suffixes.
 """
 
-from .acer_policy import *
-from .acer_returns import *
+from .acer import *
 from .continuous import *
 from .distributional import *
 from .off_policy import *

@@ -186,7 +186,7 @@ def proposition_1(grad_pi, q, q_pi, mu, beta):
     return sum((1.0 - mu[b] * beta[b]) * grad_pi[b] * (q[b] - q_pi[b]) for b in range(len(q)))
 
 
-# losses/acer_returns.py, losses/acer_policy.py: the pseudo-code of ACER's appendix A, corrected.
+# losses/acer.py: the pseudo-code of ACER's appendix A, corrected.
 #
 # Rows 0 .. k; `r[i]`, `discount[i]` arrived with row i: the pseudo-code's r_i is `r[i + 1]`. A
 # row with `is_last` ends an episode: nothing is done there, and behind it another one begins.

@@ -78,7 +78,7 @@ def test_every_equation_is_drawn_and_those_of_docstrings_are_code(site):
 
 def test_links_of_a_page_are_rewritten_and_code_is_not():
     text, linked = site_pages.with_links("agents/acer/README.md")
-    assert "](../../reference/losses/acer_returns.md)" in text
+    assert "](../../reference/losses/acer.md)" in text
     assert linked == {}
     text, linked = site_pages.with_links("README.md")
     assert "(docs/results/control/curves.png)" in text

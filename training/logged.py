@@ -13,8 +13,8 @@ import numpy as np
 from dm_env import StepType, TimeStep, specs
 
 from ..agents.base import Agent
-from ..agents.recurrent import MEMORY
 from ..agents.reward_scale import DISCOUNTED_SUM, logged_sums
+from ..agents.sequences import MEMORY
 from ..datatypes import EnvironmentSpec, Row, VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..environments.sequential import SequentialVector

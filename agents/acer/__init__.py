@@ -2,7 +2,7 @@
 
 from ..base import steps_by_preset
 from ..entry import AgentEntry
-from ..recurrent import ActorState
+from ..sequences import ActorState
 from .agent import LearnerState, make_agent
 from .config import PRESETS, Config, default_preset
 

@@ -26,8 +26,8 @@ from ..base import Agent, Decision, Update, check_network_or_torso
 from ..evaluation_average import evaluates_average
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
-from ..recurrent import MEMORY, ActorState, memory_extras
 from ..reward_scale import scales_rewards
+from ..sequences import MEMORY, ActorState, memory_extras
 from .config import Config
 from .policies import Estimates, categorical, gaussian
 

@@ -3,8 +3,8 @@
 from ..base import paper_or_small as default_preset
 from ..base import steps_by_preset
 from ..entry import AgentEntry
-from ..recurrent import ActorState
 from ..reward_scale import advise_on_support
+from ..sequences import ActorState
 from .agent import LearnerState, make_agent
 from .config import PRESETS, Config
 

@@ -18,8 +18,8 @@ from .. import sequences
 from ..base import Agent, Decision, Update, check_network_or_torso, count_actions
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
-from ..recurrent import MEMORY, ActorState, memory_extras
 from ..reward_scale import scales_rewards
+from ..sequences import MEMORY, ActorState, memory_extras
 from .config import Config
 
 

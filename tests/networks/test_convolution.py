@@ -10,9 +10,8 @@ import oracles
 import pytest
 from dm_env import specs
 
-from retrax.networks.base import make_feed_forward_network
-from retrax.networks.convolution import Convolution, convolve, convolve_blocks, convolve_patches
-from retrax.networks.loops import within_loops
+from retrax.networks.base import make_feed_forward_network, within_loops
+from retrax.networks.torsos import Convolution, convolve, convolve_blocks, convolve_patches
 
 SHAPES = [
     # height, width, channels, kernel, stride, outputs
