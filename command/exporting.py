@@ -1,12 +1,11 @@
 """Trained agents as plain files that act without retrax: `retrax export`."""
 
-import contextlib
 import dataclasses
 import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -76,26 +75,20 @@ def export(
         ) from error
     leaves = jax.device_get(jax.tree.leaves(without_keys(trained.params)))
     params = dict(zip(names["parameters"], leaves, strict=True))
-    with _new_directory(place) as directory:
-        np.savez(directory / "parameters.npz", **params)
-        for name, function in exported.items():
-            (directory / f"{name}.stablehlo").write_bytes(function.mlir_module_serialized)
-        write_json(directory / "agent.json", _description(trained, exported, names))
-        write_config(directory, dataclasses.replace(trained.config, search_path=""))
-        shutil.copyfile(exported_agent.__file__, directory / "act.py")
-    return output
-
-
-@contextlib.contextmanager
-def _new_directory(output: Path) -> Iterator[Path]:
-    """A temporary directory beside the output, which becomes it at the end."""
-    with writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent)
-        with temporary as directory:
-            yield Path(directory)
+    with writing(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent)
+        with temporary as new:
+            directory = Path(new)
+            np.savez(directory / "parameters.npz", **params)
+            for name, function in exported.items():
+                (directory / f"{name}.stablehlo").write_bytes(function.mlir_module_serialized)
+            write_json(directory / "agent.json", _description(trained, exported, names))
+            write_config(directory, dataclasses.replace(trained.config, search_path=""))
+            shutil.copyfile(exported_agent.__file__, directory / "act.py")
             os.chmod(directory, 0o755)  # a temporary one is private
-            os.replace(directory, output)
+            os.replace(directory, place)
+    return output
 
 
 def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, list[str]]]:

@@ -22,8 +22,6 @@ from ..training.snapshots import Snapshots
 from .parsing import tell
 from .trained import evaluate, load_for
 
-_COLUMNS = ("algorithm", "regime", "game", "seed", "score")
-
 
 def evaluate_suite(
     runs: tuple[Path, ...],
@@ -73,7 +71,7 @@ def evaluate_suite(
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w", newline="", encoding="utf-8", buffering=1) as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        writer.writerow(["algorithm", "regime", "game", "seed", "score"])
         for number, (row, (run, found)) in enumerate(tasks.items(), start=1):
             scores = evaluate(run, episodes=episodes, seed=seed, starts=found)
             writer.writerow([*row, f"{scores.mean_return:.10g}"])

@@ -168,9 +168,9 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     given = parse_call(evaluate, arguments, prog="retrax evaluate", base=_Output)
     as_json = given.pop("json")
     result = evaluate(**given)
-    if as_json:
-        # A few episodes have no interval, and JSON no NaN.
-        print(json.dumps(_without_nan(result._asdict())))
+    if as_json:  # a few episodes have no interval, and JSON no NaN
+        text = json.dumps(result._asdict())
+        print(json.dumps(json.loads(text, parse_constant=lambda _: None)))
     else:
         _print(result, given["video"])
     return 0
@@ -204,9 +204,3 @@ def _print(result: Scores, video: Path | None) -> None:
 
 def _episodes(number: int) -> str:
     return f"{number} episode{'' if number == 1 else 's'}"
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(part) for name, part in value.items()}
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -42,7 +42,7 @@ BUDGETS = {
     "training": 3663,
     "device": 816,
     "evaluation": 1830,
-    "command": 2074,
+    "command": 2059,
     "launchpad_programs": 3337,
     "tests": 29169,
 }
