@@ -58,7 +58,7 @@ class RunArguments(RunConfig):
     for --steps, --learner-devices and --logger."""
 
     plain: bool = False
-    """Log lines instead of a progress bar or a live table."""
+    """Log lines instead of a progress bar or a live line."""
 
     def __post_init__(self) -> None:
         """Leaves the checks to `run`."""

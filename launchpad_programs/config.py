@@ -57,14 +57,10 @@ class ProgramConfig(ProgramOptions):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.acme is not None and self.run.environments_per_actor > 1:
+        if self.acme is not None and (self.has_workers or self.run.environments_per_actor > 1):
             raise ValueError(
-                "RunConfig.num_envs must be num_actors with acme, whose loop steps one "
-                f"environment, got {self.run.num_envs}."
-            )
-        if self.acme is not None and self.has_workers:
-            raise ValueError(
-                f"acme must be None with workers, which step themselves, got {self.acme}."
+                "acme must be None with workers, and num_envs must be num_actors with it: its loop "
+                f"steps one environment, got acme {self.acme}, num_envs {self.run.num_envs}."
             )
 
     @property

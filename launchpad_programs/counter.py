@@ -67,7 +67,6 @@ class Counter(Node):
         self._phase = "starting"  # evaluating once all steps are taken, and finished after that.
         self._evaluating_since = math.inf
         self._nodes: dict[str, dict[str, Any]] = {}  # values of the newest reports
-        self._reported: dict[str, float] = {}
         self._leases: dict[str, Lease] = {}
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
@@ -167,7 +166,7 @@ class Counter(Node):
 
     def status(self) -> dict[str, Any]:
         """The state of the program, as JSON values."""
-        now, rate = time.monotonic(), self._rates["steps"].per_second()
+        rate = self._rates["steps"].per_second()
         left = max(self._steps - self._counters.steps, 0)
         return {
             "phase": self._phase,
@@ -181,10 +180,7 @@ class Counter(Node):
             "restarts": read_json(self._directory / RESTARTS),
             "leases": self._leases,
             "columns": self._columns,
-            "nodes": {
-                name: {**values, "silent_seconds": now - self._reported[name]}
-                for name, values in sorted(self._nodes.items())
-            },
+            "nodes": dict(sorted(self._nodes.items())),
         }
 
     def _begin(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -203,10 +199,9 @@ class Counter(Node):
             return
         self._leases = {name: Lease(*lease) for name, lease in status["leases"].items()}
         self._begin({name: status[name] for name in self._snapshot_counters()}, status["columns"])
-        self._phase, now = status["phase"], time.monotonic()
+        self._phase, self._nodes = status["phase"], status["nodes"]
         if self._phase == "evaluating":
-            self._evaluating_since = now
-        self._nodes, self._reported = status["nodes"], dict.fromkeys(status["nodes"], now)
+            self._evaluating_since = time.monotonic()
 
     def _note(self, name: str, values: dict[str, Any]) -> None:
         self._metrics.add(values.pop("metrics", {}), values.pop("weight", 1))
@@ -228,7 +223,6 @@ class Counter(Node):
         if is_final and self._learner_is_up():
             self._phase = "finished"
         self._nodes[name] = {**self._nodes.get(name, {}), **values}
-        self._reported[name] = time.monotonic()
 
     def _grant(self, name: str, taken: int, rate: float) -> int:
         """Grants steps to an actor that takes `rate` in a second, and has `taken` those it held."""

@@ -1,7 +1,6 @@
 """The kinds of nodes, and the nodes of a program: everything that is particular to a kind."""
 
 import dataclasses
-import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -11,8 +10,6 @@ from ..basics.machine import shared_programs
 from ..networks.torsos import is_image
 from ..training.run_config import RunConfig
 from .config import ProgramConfig
-
-_log = logging.getLogger("retrax")
 
 
 class NodeKind(NamedTuple):
@@ -31,7 +28,6 @@ class NodeKind(NamedTuple):
     cpus: float = 0.1  # as Ray counts them; their sum must fit. Acting nodes may share a core
     # Of metrics.csv: a column is the mean over the nodes of a value of their newest reports.
     columns: tuple[tuple[str, str], ...] = ()
-    restores: str = ""  # logged at a restart, unless empty; {steps}: of the newest snapshot
 
     @property
     def is_called(self) -> bool:
@@ -42,12 +38,7 @@ class NodeKind(NamedTuple):
 RESTARTS_COLUMN = "node_restarts"  # of metrics.csv
 _REPLAY_COLUMNS = (("replay_rows", "replay_rows"), ("replay_sequences", "replay_sequences"))
 _KINDS = (
-    NodeKind(
-        "replay",
-        holds_rows=True,
-        ends_last=True,
-        restores="its newest state, which was saved with a snapshot",
-    ),
+    NodeKind("replay", holds_rows=True, ends_last=True),
     NodeKind("counter", ends_last=True),
     NodeKind(
         "learner",
@@ -57,7 +48,6 @@ _KINDS = (
         sees_accelerator=True,
         cpus=0.5,
         columns=(("learner_idle_share", "idle_share"), *_REPLAY_COLUMNS),
-        restores="the snapshot at {steps} steps",
     ),
     NodeKind(
         "actor",
@@ -74,7 +64,6 @@ _KINDS = (
         saves=True,
         cpus=0.5,
         columns=(("server_idle_share", "idle_share"),),
-        restores="the snapshot at {steps} steps",
     ),
     NodeKind(
         "worker",
@@ -83,7 +72,6 @@ _KINDS = (
         acts=True,
         saves=True,
         columns=(("worker_waiting_share", "idle_share"), *_REPLAY_COLUMNS),
-        restores="its own newest snapshot on its host, or else begins again",
     ),
     NodeKind(
         "evaluator",
@@ -138,16 +126,6 @@ def nodes_of(config: ProgramConfig) -> list[NodeSpec]:
         for kind in kinds_of(config.run)
         for index in range(config.run.num_actors if kind.acts else 1)
     ]
-
-
-def log_restart(kind: NodeKind, steps: int | None) -> None:
-    """Logs what a restarted node continues with; a warning if there is no snapshot."""
-    node = kind.label.replace("_", " ")
-    sentence = f"The {node} restores {kind.restores.format(steps=steps)}."
-    if steps is None and not kind.acts:  # a worker has snapshots of its own
-        sentence = f"There is no snapshot yet: the {node} begins again."
-    if kind.restores:
-        _log.log(logging.WARNING if steps is None else logging.INFO, sentence)
 
 
 def cpus() -> int:

@@ -77,7 +77,7 @@ def launch(
       config: what to run; `num_actors` actors share its environments.
       directory: the run directory; a new one under runs/ if None.
       engine: how it is run.
-      plain: log lines instead of a live table.
+      plain: log lines instead of a live line.
 
     Raises:
       ModuleNotFoundError: the engine is not installed.
@@ -233,10 +233,9 @@ def _new(
     available, count = psutil.virtual_memory().available, run.num_actors
     fitting = max(int(available / _ACTOR_BYTES), 1)
     if engine.name != "threads" and count > fitting:
-        option = "--num-workers" if run.workers.num_workers else "--num-actors"
         raise ValueError(
-            f"{option} {count} needs {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
-            f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
+            f"{count} actors or workers need {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, but "
+            f"{available / 1e9:.1f} GB are available: at most {fitting} fit."
         )
     with own_code(run):
         checked_agent(run, spec)

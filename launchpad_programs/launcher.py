@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
 from ..training.process import FILE_ONLY, StopEvent, close_log, setup_log, stop_on_signals
 from ..training.snapshots import newest_snapshot
@@ -156,12 +155,12 @@ def summarise(config: ProgramConfig, *, failed: bool) -> LaunchSummary:
 
 
 class StatusView(contextlib.ExitStack):
-    """Follows status.json: a live table in a terminal, lines of the log elsewhere."""
+    """Follows status.json: a live line in a terminal, lines of the log elsewhere."""
 
     def __init__(
         self, config: ProgramConfig, nodes: Sequence[RunningNode], *, plain: bool, notes: bool
     ):
-        """Without a table if `plain`; with `notes` the warnings of the counter are logged here."""
+        """Log lines if `plain`; with `notes` the warnings of the counter are logged here."""
         super().__init__()
         self._directory, self._nodes = config.directory, nodes
         self._notes, self._told = notes, set[str]()
@@ -192,36 +191,18 @@ class StatusView(contextlib.ExitStack):
         return status
 
     def show(self, status: Mapping[str, Any]) -> None:
-        """Updates the table; or logs a line, unless there was one just now about the same."""
-        if self._live:
-            self._live.update(table(status, self._nodes), refresh=True)
-            return
+        """Updates the line; or logs one, unless there was one just now about the same."""
         now, phase = time.monotonic(), status.get("phase", "starting")
         is_starting = phase == "starting"
         text = _starting(status, self._nodes) if is_starting else line(status)
+        if self._live:
+            self._live.update(text, refresh=True)
+            return
         change = text if is_starting else phase
         is_recent = is_starting or now - self._last_line < _LINE_SECONDS
         if change != self._change or not is_recent:
             self._last_line, self._change = now, change
             _log.info(text)
-
-
-def table(status: Mapping[str, Any], running: Sequence[RunningNode]) -> Table:
-    """The live table: one row for each node, the state of the run in the title."""
-    title = "starting"
-    if status.get("phase", "starting") != "starting":
-        title = f"{line(status)} | elapsed {_time(status['seconds'])}"
-    table = Table("node", "pid", "state", "newest report", title=title, title_justify="left")
-    for node in running:
-        values = {**status.get("nodes", {}).get(node.name, {})}
-        values["restarts"] = status.get("restarts", {}).get(node.name, 0)
-        shown = [
-            f"{name.replace('_', ' ')} {round(value, 2)}"
-            for name, value in values.items()
-            if isinstance(value, int | float)
-        ]
-        table.add_row(node.name, str(node.pid() or "-"), _state(status, node), ", ".join(shown))
-    return table
 
 
 def _starting(status: Mapping[str, Any], running: Sequence[RunningNode]) -> str:

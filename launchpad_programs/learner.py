@@ -31,6 +31,9 @@ _ACTING = "acting and learning"
 class LearningNode(Node):
     """A node with a `learner`: it reports once a second, and saves snapshots."""
 
+    _save: Callable[[], None]
+    _report: Callable[[], None]  # to the counter
+
     def __init__(
         self,
         config: ProgramConfig,
@@ -66,12 +69,6 @@ class LearningNode(Node):
             self._save()
         self._saved_updates = updates
         self._interval.saved(self._steps, took=time.monotonic() - began)
-
-    def _save(self) -> None:
-        """Saves a snapshot."""
-
-    def _report(self) -> None:
-        """Reports to the counter."""
 
     def _report_and_save(self) -> None:
         """A report and a snapshot, if they are due."""
@@ -120,11 +117,7 @@ class LearnerNode(LearningNode):
         kept: Any = None,
         logger: Any = None,
     ):
-        """Restores a snapshot if the run is resumed. The node closes `learner`.
-
-        It reports the status of `replay`, whose state `kept` keeps (see `Peers.replay`), and gives
-        the metrics to Acme's `logger` too.
-        """
+        """Restores a snapshot if the run is resumed. For `kept` see `Peers.replay`."""
         super().__init__(config, publisher_of(config.run), learner, peers, folder=config.directory)
         self._parameters, self._replay, self._kept, self._logger = parameters, replay, kept, logger
         self._names = [*metric_names, *program_columns(config.run)]

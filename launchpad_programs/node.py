@@ -185,7 +185,6 @@ class RunningNode(NamedTuple):
     stop: Callable[[], None]  # requests its end
     kill: Callable[[], None]
     traceback: Callable[[], str]  # of its error, or the end of its output
-    pid: Callable[[], int | None] = lambda: None  # None while it is unknown, or has no process
     revive: Callable[[], bool] = lambda: (
         False
     )  # starts it again, if the engine does; whether it did

@@ -101,8 +101,7 @@ def start_process(name: str, command: Sequence[str], logs: Path, **env: str) -> 
         start = text.rfind("Traceback (most recent call last)")
         return text[start:] if start >= 0 else "".join(text.splitlines(True)[-_LOG_LINES:])
 
-    stop, kill = process.terminate, process.kill
-    return RunningNode(name, ended, stop, kill, newest_traceback, pid=lambda: process.pid)
+    return RunningNode(name, ended, process.terminate, process.kill, newest_traceback)
 
 
 def make_program(config: ProgramConfig, *, launcher: int) -> lp.Program:

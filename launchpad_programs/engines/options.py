@@ -1,7 +1,4 @@
-"""How a program is run: by which engine, and which can run here.
-
-`retrax launch` reads these options before anything heavy is imported: see `isolation`.
-"""
+"""How a program is run, read by `retrax launch` before anything heavy: see `isolation`."""
 
 import dataclasses
 import importlib.metadata

@@ -23,7 +23,7 @@ from ...basics.files import write_json
 from ...replay.interface import PeerLost
 from ...training.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig
-from ..kinds import NodeSpec, kinds_of, log_restart, nodes_of, process_env
+from ..kinds import NodeSpec, kinds_of, nodes_of, process_env
 from ..node import EngineLost, RemotePeer, RunningNode, Starting, make_node, make_peers
 from .ray_session import AHEAD, home_resources
 
@@ -82,9 +82,7 @@ class RayProgram:
         if restarts:
             self._restarts[spec.name] = restarts
             write_json(config.directory / RESTARTS, self._restarts)
-            newest = self.newest_snapshot()
-            config = replace(config, restarts=restarts, resumed_at=newest)
-            log_restart(kind, newest)
+            config = replace(config, restarts=restarts, resumed_at=self.newest_snapshot())
         # Callers wait in the threads of those that they call, for a second or so.
         threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
         host = ray.remote(concurrency_groups={"calls": threads if kind.is_called else 1})(Host)
@@ -113,23 +111,14 @@ class RayNode:
         self._failures = self._restarts = 0
         self._first = ("", "")  # how the first of a row of failures ended, and its traceback
         self._last: tuple[str, int | None] = ("", None)  # kind of the last failure, and snapshot
-        self._how = self._traceback = self._address = ""
-        self._pid: int | None = None
+        self._how = self._traceback = ""
         with program.calls():
             self._begin()
 
     def running(self) -> RunningNode:
         """It, as the launcher sees it."""
-        parts = self.ended, self.stop, self.kill, self.traceback, self.pid, self.revive
+        parts = self.ended, self.stop, self.kill, self.traceback, self.revive
         return RunningNode(self._spec.name, *parts)
-
-    def pid(self) -> int | None:
-        """Its process, as soon as it answers."""
-        if self._pid is None:
-            # Until then it still starts, or has died.
-            with self._program.calls(), contextlib.suppress(ray.exceptions.RayError):
-                self._address, self._pid = ray.get(self._place, timeout=0)
-        return self._pid
 
     def ended(self) -> str:
         """As `RunningNode.ended`."""
@@ -156,12 +145,15 @@ class RayNode:
 
     def revive(self) -> bool:
         """Starts the node again, unless it failed too often; whether it did."""
-        kind, name = self._spec.kind, self._spec.name
+        kind, begins = self._spec.kind, ""
         is_stable = time.monotonic() - self._started > _STABLE_SECONDS
         if kind.publishes or kind.holds_rows:  # it may die of each save, after minutes
-            last, snapshot = self._last, self._program.newest_snapshot()
-            self._last = self._how.partition(":")[0], snapshot
+            last, newest = self._last, self._program.newest_snapshot()
+            self._last = self._how.partition(":")[0], newest
             is_stable = is_stable and self._last != last
+            begins = " from the beginning"
+            if newest is not None:
+                begins = f" from the snapshot at {newest} steps"
         if is_stable:
             self._failures = 0
         self._failures += 1
@@ -171,8 +163,10 @@ class RayNode:
             return False
         self._restarts += 1
         how = "ended too early" if self._how == "done" else self._how
-        where = "" if self.pid() is None else f" on {self._address}"
-        _log.warning(f"{name} {how}{where}: restart {self._restarts}.")
+        where = ""
+        with self._program.calls(), contextlib.suppress(ray.exceptions.RayError):
+            where = f" on {ray.get(self._place, timeout=0)}"
+        _log.warning(f"{self._spec.name} {how}{where}: restart {self._restarts}{begins}.")
         if self._traceback:
             _log.warning(self._traceback.rstrip(), extra={"file_only": True})
         self.kill()
@@ -182,7 +176,7 @@ class RayNode:
 
     def _begin(self) -> None:
         self._host, self._result = self._program.start(self._spec, self._restarts)
-        self._place, self._pid = self._host.where.remote(), None
+        self._place = self._host.where.remote()
         self._started = time.monotonic()
         self._how = self._traceback = ""
 
@@ -230,9 +224,9 @@ class Host:
         self._stop, self._made = threading.Event(), threading.Event()
         self._node: Any = None
 
-    def where(self) -> tuple[str, int]:
-        """The address of the machine, and the process."""
-        return str(ray.util.get_node_ip_address()), os.getpid()
+    def where(self) -> str:
+        """The address of the machine."""
+        return str(ray.util.get_node_ip_address())
 
     def run(self, pickled: bytes, log: Path) -> str:
         """Runs a node, pickled spec and config, to its end; the traceback of its error, or ""."""

@@ -56,6 +56,8 @@ def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: 
             "--ray-address needs --listen-everywhere: the nodes connect over the network, and "
             "whoever can connect can execute code."
         )
+    elif address.rpartition(":")[0] in ("localhost", "127.0.0.1"):  # Ray would replace it
+        raise ValueError(f"--ray-address must be the one that ray start printed, got {address}.")
     else:
         own_address(address)
 
@@ -128,19 +130,18 @@ def check_cpus(
     """Refuses a program that Ray could not place: there, and its other nodes on the home host."""
     acting = acting_kind(config.run)
     others = sum(kind.cpus for kind in kinds_of(config.run) if kind is not acting)
+    count, label = config.run.num_actors, acting.label
+    asked = others + count * acting.cpus
+    has, fitting = f"{where} {available:g}", int((available - others) / acting.cpus + 1e-6)
+    advice = f"at most {fitting} {label}s fit" if fitting > 0 else f"no {label} fits"
     if others > home + 1e-6:
-        raise ValueError(
-            f"--engine ray asks for {others:.1f} CPUs on this host for the nodes that stay here, "
-            f"but Ray has {home:g} of it: give ray start more --num-cpus."
-        )
-    asked = others + config.run.num_actors * acting.cpus
-    if asked > available + 1e-6:
-        label, fitting = acting.label, int((available - others) / acting.cpus + 1e-6)
-        advice = f"at most {fitting} {label}s fit" if fitting > 0 else f"no {label} fits"
-        raise ValueError(
-            f"--engine ray asks for {asked:.1f} CPUs ({others:.1f}, and {acting.cpus} for each "
-            f"of {config.run.num_actors} {label}s), but {where} {available:g}: {advice}."
-        )
+        has, advice = f"this host has {home:g} for the first", "give ray start more --num-cpus"
+    elif asked <= available + 1e-6:
+        return
+    raise ValueError(
+        f"--engine ray asks for {asked:.1f} CPUs ({others:.1f}, and {acting.cpus} for each of "
+        f"{count} {label}s), but {has}: {advice}."
+    )
 
 
 def home_resources() -> dict[str, float]:
@@ -185,8 +186,8 @@ def check_cluster(config: ProgramConfig, address: str) -> None:
 def own_address(address: str) -> str:
     """The address of this machine in the network of Ray's head; ValueError if none answers."""
     host, _, port = address.rpartition(":")
-    if host in ("", "localhost", "127.0.0.1") or not port.isdecimal():  # Ray would replace these
-        raise ValueError(f"--ray-address must be HOST:PORT as ray start prints it, got {address}.")
+    if not host or not port.isdecimal():
+        raise ValueError(f"--ray-address must be HOST:PORT, got {address}.")
     try:
         with socket.create_connection((host, int(port)), _ANSWER_SECONDS) as connection:
             own: str = connection.getsockname()[0]

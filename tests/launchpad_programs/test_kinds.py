@@ -11,8 +11,6 @@ from program_configs import make_config, make_run, make_workers
 
 from retrax.launchpad_programs.kinds import (
     KINDS,
-    kind_of,
-    log_restart,
     nodes_of,
     process_env,
     program_columns,
@@ -67,25 +65,6 @@ def test_a_compilation_cache_of_the_users_is_kept(tmp_path, monkeypatch):
     assert process_env(kind, config)[name] == "/somewhere"
     monkeypatch.delenv(name)
     assert process_env(kind, config)[name] == str(tmp_path / "compilation_cache")
-
-
-@pytest.mark.parametrize(
-    ("name", "steps", "level", "part"),
-    [
-        ("learner/0", None, "WARNING", "There is no snapshot yet: the learner begins again."),
-        ("learner/0", 200, "INFO", "snapshot at 200 steps"),
-        ("parameter_server/0", 300, "INFO", "snapshot at 300 steps"),
-        ("worker/1", None, "WARNING", "its own newest snapshot"),
-        ("replay/0", None, "WARNING", "There is no snapshot yet: the replay begins again"),
-        ("replay/0", 200, "INFO", "restores its newest state"),
-    ],
-)
-def test_what_a_restarted_node_continues_with(caplog, name, steps, level, part):
-    with caplog.at_level("INFO", "retrax"):
-        log_restart(kind_of(name), steps)
-        log_restart(kind_of("actor/0"), 200)
-    [record] = caplog.records
-    assert (record.levelname, part in record.getMessage()) == (level, True)
 
 
 HEAVY = {"acme", "courier", "launchpad", "ray", "reverb", "tensorflow"}

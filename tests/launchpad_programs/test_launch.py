@@ -15,7 +15,6 @@ from program_configs import make_config, make_run, make_workers
 import retrax
 from retrax.command.main import main
 from retrax.launchpad_programs import launch as launch_module
-from retrax.launchpad_programs import launch_command
 from retrax.launchpad_programs.engines import options as options_module
 from retrax.launchpad_programs.engines import ray_session
 from retrax.launchpad_programs.engines.options import (
@@ -52,8 +51,8 @@ def isolated(monkeypatch):
     """Decides why there is no network namespace; "" if there is one."""
 
     def decide(refused=""):
-        monkeypatch.setattr(launch_command.isolation, "isolate", lambda: refused)
-        monkeypatch.setattr(launch_command.isolation, "probe", lambda: refused)
+        monkeypatch.setattr(options_module.isolation, "isolate", lambda: refused)
+        monkeypatch.setattr(options_module.isolation, "probe", lambda: refused)
 
     decide()
     return decide
@@ -103,10 +102,11 @@ JOINED = [*RAY, "--listen-everywhere", "--ray-address"]
         ("2.48.0", [*RAY, "--num-actors", 50], "asks for 5.8 CPUs (0.8, and 0.1 for each of 50"),
         ("2.48.0", [*RAY, "--ray-address", "here:1"], "needs --listen-everywhere: the nodes conn"),
         *(
-            ("2.48.0", [*JOINED, wrong], f"HOST:PORT as ray start prints it, got {wrong}.")
-            for wrong in ("here", ":1", "here:", "ray://here", "here:one", "localhost:6379")
+            ("2.48.0", [*JOINED, wrong], f"--ray-address must be HOST:PORT, got {wrong}.")
+            for wrong in ("here", ":1", "here:", "ray://here", "here:one")
         ),
-        ("2.48.0", [*JOINED, "127.0.0.1:6379"], "HOST:PORT as ray start prints it, got 127.0.0.1"),
+        ("2.48.0", [*JOINED, "localhost:6379"], "the one that ray start printed, got localhost"),
+        ("2.48.0", [*JOINED, "127.0.0.1:6379"], "the one that ray start printed, got 127.0.0.1"),
         ("2.48.0", [*JOINED, "127.0.0.2:7"], "No Ray answers at --ray-address 127.0.0.2:7 ("),
         ("2.48.0", [*JOINED, "127.0.0.2:70000"], "No Ray answers at --ray-address 127.0.0.2:700"),
         ("2.60.0", ["--engine", "launchpad", *MT], "leave --launch local_mt out"),
@@ -279,7 +279,7 @@ def test_the_environments_of_each_actor_are_printed(
     )
     monkeypatch.chdir(tmp_path)
     if listens := "--listen" in "".join(flags):
-        monkeypatch.setattr(launch_command.isolation, "isolate", None)  # which is not called
+        monkeypatch.setattr(options_module.isolation, "isolate", None)  # which is not called
     new = ["launch", *CATCH, "--steps", "1000", *flags]
     assert main([*new, "--run-directory", str(tmp_path / "run")]) == 0
     assert expected in capsys.readouterr().err
@@ -337,7 +337,7 @@ TWO = "each of 13 actors), but this machine has 2: at most 12 actors fit."
         ("workers", 0.9, 9.0, None),
         ("workers", 0.8, 9.0, "asks for 0.9 CPUs (0.7, and 0.1 for each of 2 workers), but"),
         (2, 1.0, 0.8, None),
-        (2, 1.0, 0.0, "asks for 0.8 CPUs on this host for the nodes that stay here, but Ray has 0"),
+        (2, 1.0, 0.0, "but this host has 0 for the first: give ray start more --num-cpus."),
     ],
 )
 def test_cpus_by_hand(tmp_path, num_actors, there, home, expected):

@@ -53,7 +53,7 @@ class Program(RayProgram):
         monkeypatch.setattr(ray_engine.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(ray_engine, "_ending", lambda n: self.endings.get(n, ("", "")))
         monkeypatch.setattr(ray_engine.ray, "kill", lambda host: self.killed.append(host.number))
-        monkeypatch.setattr(ray_engine.ray, "get", lambda place, timeout: ("a host", 77))
+        monkeypatch.setattr(ray_engine.ray, "get", lambda place, timeout: "a host")
 
     def newest_snapshot(self):
         return self.newest
@@ -102,12 +102,15 @@ def test_failures_are_not_in_a_row_when_the_node_ran_for_a_minute_between(progra
     assert not program.revives(node, 5, "was killed", after=59.0)
 
 
-def test_a_node_that_dies_of_each_save_fails_too_often(program):
+def test_a_node_that_dies_of_each_save_fails_too_often(program, caplog):
     """It lives for minutes each time, but the newest snapshot stays the same."""
     node = program.node("learner")
     assert all(program.revives(node, number, "was killed", after=200.0) for number in range(2))
     program.newest = 200
     assert program.revives(node, 2, "was killed", after=200.0)
+    assert (
+        "learner/1 was killed on a host: restart 3 from the snapshot at 200 steps." in caplog.text
+    )
     silent = "failed with WaitTimeout: The replay gave no answer for 360{} s"
     assert program.revives(node, 3, silent.format(0), after=200.0)
     assert program.revives(node, 4, silent.format(1), after=200.0)
@@ -360,8 +363,8 @@ def test_workers_and_their_server_are_restarted(launch, tmp_path):
     nodes["parameter_server/0"].kill()
     nodes["worker/1"].kill()
     output = program.end(300)
-    assert re.search(r"The parameter server restores the snapshot at \d+ steps\.", output)
-    assert "The worker restores its own newest snapshot" in output
+    assert re.search(r"server/0 was killed .*: restart 1 from the snapshot at \d+ steps\.", output)
+    assert re.search(r"worker/1 was killed .*: restart 1\.", output)
     _, left = psutil.wait_procs(launched, timeout=15)
     assert not left
     rows = read_rows(tmp_path / "run")
