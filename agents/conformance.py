@@ -68,11 +68,7 @@ def check_agent_shapes(
 
 
 def check_precision() -> None:
-    """Refuses JAX's flag for numbers of 64 bits, which changes the types of every agent's arrays.
-
-    Raises:
-      ValueError: names the flag.
-    """
+    """Refuses JAX's flag for numbers of 64 bits, which changes the types of all arrays."""
     if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         raise ValueError(
             "JAX's flag jax_enable_x64 is on, but agents compute in 32 bits: unset JAX_ENABLE_X64, "

@@ -140,7 +140,7 @@ def clipped_mass(
 def affine_projections(
     atoms: jax.Array, masses: jax.Array, which: np.ndarray, shift: jax.Array, scale: jax.Array
 ) -> jax.Array:
-    """Projects masses at shifted and scaled atoms, as `categorical_projection`, many at once.
+    """Projects `masses[which]` at shift + scale * atoms, `[P, N]`, as `categorical_projection`.
 
     What lies below atom i + 1 after the projection is sum_j m_j clip((z_{i+1} - v_j) / d, 0, 1),
     with v_j the positions and d the distance of atoms. Positions are in order, so this is a
@@ -148,15 +148,7 @@ def affine_projections(
     scatter, and one addition for each atom (benchmarks/reactor_step.py). Atoms without equal
     distances, or that are no constant, are projected one mass at a time.
 
-    Args:
-      atoms: `[N]`, increasing, N >= 2.
-      masses: `[D, N]`, of any sign.
-      which: integers `[P]`, the row of `masses` that each projection takes.
-      shift: `[P]`, added after scaling.
-      scale: `[P]`, >= 0.
-
-    Returns:
-      `[P, N]`: the masses `which` at shift + scale * atoms, on the atoms.
+    `masses` `[D, N]` have any sign; `which`, `shift` and `scale` >= 0 are `[P]`.
     """
     if not _are_uniform(atoms):
         positions = shift[:, None] + scale[:, None] * atoms
@@ -184,21 +176,12 @@ def affine_projections(
 def add_projected(
     target: jax.Array, rows: np.ndarray, atoms: jax.Array, values: jax.Array, weights: jax.Array
 ) -> jax.Array:
-    """Adds masses, projected onto the atoms, to rows of an array.
+    """Adds weights `[P, N]` at values `[P, N]`, projected onto the atoms, to `rows` of a target.
 
     rlax.categorical_l2_project computes the same for one distribution with a dense [N, N] kernel.
     Each mass affects only two atoms, so a scatter is several times faster
-    (benchmarks/reactor_step.py).
-
-    Args:
-      target: `[R, N]`.
-      rows: integers `[P]`, the row that each group of masses is added to.
-      atoms: `[N]`, increasing, N >= 2. Equal distances are faster, if the array is a constant.
-      values: `[P, N]`, positions of the masses; outside the support they move to the end atom.
-      weights: `[P, N]`, the masses, of any sign.
-
-    Returns:
-      `[R, N]`.
+    (benchmarks/reactor_step.py). Values outside the support move to the end atom. Equal distances
+    of atoms are faster, if these are a constant.
     """
     lower, fraction = _between(atoms, jnp.clip(values, atoms[0], atoms[-1]))
     target = target.at[rows[:, None], lower].add(weights * (1.0 - fraction))

@@ -74,20 +74,11 @@ def unroll_lstm(
 
     With (i, g, f, o) the four parts of projected_t + h_{t-1} weights:
     c_t = sigmoid(f + 1) c_{t-1} + sigmoid(i) tanh(g) and h_t = sigmoid(o) tanh(c_t), as in hk.LSTM,
-    whose forget gate has the 1 of Jozefowicz et al. 2015.
+    whose forget gate has the 1 of Jozefowicz et al. 2015. The state before a step where `goes_on`
+    is False is 0. `projected` `[T, 4H]` includes the bias. Returns hidden units and cells `[T, H]`.
 
     The gradient is written by hand, since the automatic one adds a matrix of the weights' size up
     in every step of its loop. It has no forward mode.
-
-    Args:
-      projected: `[T, 4H]`, bias included.
-      weights: `[H, 4H]`, of the hidden units.
-      goes_on: bool `[T]`; the state before a step where it is False is 0.
-      hidden: `[H]`, h before the first step.
-      cell: `[H]`, c before the first step.
-
-    Returns:
-      Hidden units and cells, `[T, H]` each.
     """
 
     def step(

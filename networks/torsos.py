@@ -240,11 +240,7 @@ def choose_torso(
 def check_observation(
     observation: specs.Array, convolutions: Convolutions | None = REACTOR_CONVOLUTIONS
 ) -> None:
-    """Checks that a default torso supports an observation.
-
-    Raises:
-      ValueError: names shape and dtype of the observation, and what is allowed.
-    """
+    """Refuses an observation that no default torso supports with a `ValueError`."""
     given = f"observations of shape {observation.shape} and dtype {np.dtype(observation.dtype)}"
     if not observation.shape or 0 in observation.shape:
         raise ValueError(f"No network for {given}: allowed are arrays with at least one entry.")

@@ -42,7 +42,10 @@ def linear_agent(reads_everything=True, **changes):
 
 def sample_of(agent, seed=2, ends=(9, 3, 4, 1), weights=(1, 1, 1, 1)):
     """One episode each, terminated or truncated; every second one begins at row 0. Its arrays."""
-    sample = random_sample(agent, SPEC, seed, len(ends), [*ends])
+    rng, sample = np.random.default_rng(seed), random_sample(agent, SPEC, seed, 4, [*ends])
+    sample.rows.observation[:] = rng.normal(size=sample.rows.observation.shape)
+    sample.rows.action[:] = rng.integers(A, size=sample.mask.shape)
+    sample.rows.extras["arm"][:] = rng.integers(N, size=(4, 1))
     sample.rows.discount[::2] *= ~sample.rows.is_last[::2]
     sample.rows.is_first[1::2, 0] = True
     arrays = (sample.rows._asdict() | sample.rows.extras).items()
