@@ -49,19 +49,11 @@ class Convolution(hk.Module):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def convolve(inputs: jax.Array, weights: jax.Array, stride: int) -> jax.Array:
-    """Valid convolution.
+    """Valid convolution of `[N, height, width, C]` and `[k, k, C, D]`.
 
     On CPUs `convolve_blocks` gives its derivative with respect to the inputs: the gradient of a
     convolution with a stride has `stride - 1` zeros between its entries, and XLA's CPU backend is
     then five times slower than without.
-
-    Args:
-      inputs: `[N, height, width, C]`.
-      weights: `[k, k, C, D]`.
-      stride: of both sides.
-
-    Returns:
-      `[N, (height - k) // stride + 1, (width - k) // stride + 1, D]`.
     """
     return _convolve(inputs, weights, stride)
 

@@ -239,13 +239,6 @@ def test_warm_started_evaluators_keep_the_best_arm_of_all_actors():
     assert state.evaluator.sampled.num_pulls == 5
 
 
-def test_warm_start_from_actors_without_a_pull():
-    agent, _ = evaluator()
-    fresh = agent.begin(jax.random.key(0), 0, 1)
-    state = agent57.AGENT.warm_start(fresh, actors_of(agent, 1, 2))
-    assert state.evaluator.greedy_arm == 0
-
-
 def test_warm_started_evaluators_have_the_novelty_moments_of_an_actor():
     """Evaluator e has those of actor e modulo E, and its own empty memory."""
     agent = jitted(make_agent(SPEC, tiny()))
