@@ -6,6 +6,7 @@
 import contextlib
 import csv
 import functools
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,8 @@ def read_json(path: Path, *names: str) -> Any:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file with a header."""
-    with path.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
+    """The rows of a CSV file with a header; a ValueError if the last one has no end."""
+    text = path.read_text(encoding="utf-8")
+    if not text.endswith("\n"):
+        raise ValueError("its last line has no end")
+    return list(csv.DictReader(io.StringIO(text)))
