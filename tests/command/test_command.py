@@ -88,9 +88,6 @@ def test_help_lists_every_field_with_its_default(capsys):
     assert "preset small" in out
     assert "0.001" in out  # the learning rate of `small`
     assert "the first; an --environment ID" not in out
-
-
-def test_help_without_an_environment_says_of_which_preset_it_is(capsys):
     assert main(["train", "acer", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"preset {next(iter(acer.PRESETS))}, the first; an --environment ID has its own." in out

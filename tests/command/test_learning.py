@@ -5,7 +5,7 @@ import json
 import pytest
 
 # A fraction of the preset `small`, with more updates.
-QUICK = """--steps 5000 --agent.replay.capacity 10000 --agent.replay.min-rows 200
+QUICK = """--steps 4000 --agent.replay.capacity 10000 --agent.replay.min-rows 200
 --agent.replay.acting-steps-per-update 2.5 --agent.sequence-length 10 --agent.memory-size 16
 --agent.shared-size 16 --agent.head-size 16 --agent.num-atoms 21 --agent.learning-rate 2e-3
 --agent.target-update-period 20"""
