@@ -13,7 +13,7 @@ from dm_env import specs
 import retrax
 from retrax.agents import acer, d4pg, reactor
 from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
-from retrax.agents.entry import AgentEntry, find_agent
+from retrax.agents.entry import AgentEntry
 from retrax.datatypes import EnvironmentSpec
 from retrax.replay.local import check_capacity
 from retrax.training import run_config as configs
@@ -27,6 +27,12 @@ LONG = EnvironmentSpec(SMALL, specs.DiscreteArray(2), max_episode_steps=200)
 GAME = EnvironmentSpec(IMAGE, specs.DiscreteArray(2))
 CONTROL = EnvironmentSpec(SMALL, specs.BoundedArray((1,), np.float32, -1, 1))
 TWO = WorkerOptions(num_workers=2)
+KINDS = (
+    (CHOICE, "arrays of shape (5,), with 2 discrete actions"),
+    (LONG, "arrays of shape (5,), with 2 discrete actions and episodes of at most 200 steps"),
+    (GAME, "images of shape (84, 84, 1), with 2 discrete actions"),
+    (CONTROL, "arrays of shape (5,), with continuous actions of shape (1,)"),
+)
 
 
 def make_run(**changes):
@@ -181,26 +187,6 @@ def test_published_runs_can_be_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("agent", "spec", "sentence"),
-    [
-        ("acer", GAME, "images of shape (84, 84, 1), with 2 discrete actions: atari_laptop"),
-        ("d4pg", CONTROL, "arrays of shape (5,), with continuous actions of shape (1,): small"),
-        (
-            "agent57",
-            LONG,
-            "arrays of shape (5,), with 2 discrete actions and episodes of at most 200 steps: "
-            "small_long",
-        ),
-    ],
-)
-def test_the_default_preset_is_described_with_its_reason(agent, spec, sentence):
-    what, preset = sentence.split(": ")
-    assert find_agent(agent).describe_preset("x", spec) == (
-        f"Observations are {what}: the default preset of {agent} for them is {preset}."
-    )
-
-
-@pytest.mark.parametrize(
     ("agent", "environment", "spec", "preset", "steps"),
     [
         ("reactor", "catch", CHOICE, "small", 20_000),
@@ -226,6 +212,9 @@ def test_defaults_of_an_environment(agent, environment, spec, preset, steps):
     assert run.log_every == min(steps // 100, 10_000)
     assert run.replay == run.agent_config.replay
     assert run.resolve(spec) == run
+    (kind,) = (words for known, words in KINDS if known is spec)
+    described = f"Observations are {kind}: the default preset of {agent} for them is {preset}."
+    assert run.entry.describe_preset("x", spec) == described
 
 
 def test_more_rows_to_start_with_than_the_environments_keep_are_refused():
@@ -240,31 +229,22 @@ def test_more_rows_to_start_with_than_the_environments_keep_are_refused():
         check_capacity(CHOICE, sequence, run.replay, num_envs=2)
 
 
-def test_the_first_preset_is_the_default_and_steps_must_come_from_somewhere():
-    entry = AgentEntry(
-        name="mine",
-        make_agent=reactor.make_agent,
-        Config=reactor.Config,
-        presets={"one": reactor.Config.small, "two": reactor.Config.paper},
-    )
-    assert entry.preset_of("catch", CHOICE) == "one"
-    with pytest.raises(ValueError, match="mine has no default number of steps: give steps"):
-        entry.steps_of("catch", "one")
+def test_an_entry_checks_what_comes_from_its_presets():
+    """The first is the default; steps must come from somewhere, and JSON holds the config."""
 
-
-def test_an_agents_config_that_json_cannot_hold_is_refused_early():
     @dataclasses.dataclass(frozen=True)
     class Config:
         rate: float = 0.5
 
-    presets = {"a": lambda: Config(rate=np.float32(0.5))}
+    presets = {"one": lambda: Config(rate=np.float32(0.5)), "two": Config}
     entry = AgentEntry(
         name="mine", make_agent=lambda spec, config: None, Config=Config, presets=presets
     )
-    with pytest.raises(
-        ValueError, match=r"agent_config of mine must have values of JSON .*float32"
-    ):
-        entry.checked(presets["a"]())
+    assert entry.preset_of("catch", CHOICE) == "one"
+    with pytest.raises(ValueError, match="mine has no default number of steps: give steps"):
+        entry.steps_of("catch", "one")
+    with pytest.raises(ValueError, match=r"agent_config of mine must have values of JSON .*float3"):
+        entry.checked(presets["one"]())
     assert entry.checked(Config()) == Config()
 
 
