@@ -64,9 +64,9 @@ class ReplayNode:
         self._answers: dict[int, tuple[int, np.ndarray]] = {}  # by request: its last draw, and all
         self._waiting: dict[int, int] = {}  # from requests to the draws that they take at most
 
-    def greet(self) -> dict[str, Any]:
-        """What writers and learners compare with their own: `layout` and `num_envs`."""
-        return {"layout": self._packing.layout, "num_envs": self.local.num_envs}
+    def layout(self) -> str:
+        """The layout of rows, which writers and learners compare with theirs."""
+        return self._packing.layout
 
     def add(
         self,
@@ -82,7 +82,7 @@ class ReplayNode:
           writer: the sender, unlike all others and its own earlier lives.
           number: the writer's number of the first time step.
           environments: `[n]`, always the same of a writer.
-          rows: packed, uint8 `[T, n, row_bytes]`, of the layout of `greet`.
+          rows: packed, uint8 `[T, n, row_bytes]`, of this `layout`.
           timeout: in seconds; if not all rows were added by then, the same chunk must arrive again.
         """
         with self.changed:

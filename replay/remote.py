@@ -47,16 +47,16 @@ class NodeWriter:
         stop: Callable[[], bool] = never,
         max_wait: float = 600.0,
     ):
-        """Greets the `ReplayNode`, and waits for it if it is not there yet.
+        """Asks the `ReplayNode` for its layout, and waits for it if it is not there yet.
 
         Environments are numbered from 0 among all of the program. `stop` is called twice a second
         while rows wait for the node, for `max_wait` seconds at most. ValueError if the node's rows
-        have another layout, or it has not all these environments.
+        have another layout.
         """
         self._peer, self._environments = peer, list(environments)
         self._packing = SequencePacking(environment_spec, sequence)
         self._stop, self._max_wait = stop, max_wait
-        _check_greeting(peer, self._packing, max(self._environments) + 1)
+        _check_layout(peer, self._packing)
         self._writer = time.time_ns()
         self._number = 0  # of the first row that was sent
         self._rows: list[np.ndarray] = []  # not sent: a row of each environment
@@ -162,7 +162,7 @@ class RemoteReplay:
         self._peer, self._sequence, self._config, self._ahead = peer, sequence, config, ahead
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
         self._packing = SequencePacking(environment_spec, sequence)
-        _check_greeting(peer, self._packing, num_envs)
+        _check_layout(peer, self._packing)
         size = self._packing.draw_bytes(config.draw_size)
         self._count = max(1, min(_DRAWS_EACH, REQUEST_BYTES // size)) if ahead else 1
         self._requests: deque[_Request] = deque()  # the next one first
@@ -273,16 +273,11 @@ class RemoteReplay:
         return _Request(answer, priorities)
 
 
-def _check_greeting(peer: Peer, packing: SequencePacking, num_envs: int) -> None:
-    """Refuses (ValueError) a `ReplayNode` with rows of another layout, or fewer environments."""
-    greeting = peer.call("greet")
-    if greeting["layout"] != packing.layout:
+def _check_layout(peer: Peer, packing: SequencePacking) -> None:
+    """Refuses (ValueError) a `ReplayNode` with rows of another layout."""
+    layout = peer.call("layout")
+    if layout != packing.layout:
         raise ValueError(
-            f"The replay's rows have the layout {greeting['layout']}, those here {packing.layout}: "
-            "all nodes need the same agent, environment, config and version."
-        )
-    if greeting["num_envs"] < num_envs:
-        raise ValueError(
-            f"The replay was made for {greeting['num_envs']} environments, numbered from "
-            f"0, but those of this node end with number {num_envs - 1}."
+            f"The replay's rows have the layout {layout}, those here {packing.layout}: all nodes "
+            "need the same agent, environment, config and version."
         )

@@ -38,13 +38,13 @@ BUDGETS = {
     "networks": 1538,
     "agents": 4623,
     "environments": 3559,
-    "replay": 2947,
+    "replay": 2942,
     "training": 3663,
     "device": 816,
     "evaluation": 1830,
     "command": 2059,
     "launchpad_programs": 3268,
-    "tests": 29082,
+    "tests": 29080,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
