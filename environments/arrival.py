@@ -95,10 +95,7 @@ def fits(values: Any) -> bool:
 def check_finite(
     reward: np.ndarray, observation: np.ndarray, step: int, name: Callable[[int], str]
 ) -> None:
-    """Refuses rewards `[E]` and observations `[E, ...]` that are not finite as float32.
-
-    `name` names a number of an observation by its index in the flattened one.
-    """
+    """Refuses what is not finite as float32; `name` names a number of a flattened observation."""
     found = {"reward": reward[:, None], "observation": observation.reshape(len(reward), -1)}
     for kind, values in found.items():
         if values.dtype == np.uint8 or fits(values):

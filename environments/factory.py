@@ -236,7 +236,9 @@ def _make_gymnasium(id: str, request: _Request) -> VectorEnvironment:
         with one_sentence(f"{id} cannot be made"):
             creator = gymnasium.envs.registration.load_env_creator(creator)
     given, evaluation = request.switches, request.evaluation
-    switches = values(given, creator, id, defaults=defaults, evaluation=evaluation)
+    switches = values(
+        given, creator, id, defaults=defaults, evaluation=evaluation, hidden="render_mode"
+    )
     if request.render:
         switches["render_mode"] = "rgb_array"
 

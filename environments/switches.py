@@ -56,10 +56,11 @@ def values(
     defaults: Mapping[str, Any] = types.MappingProxyType({}),
     evaluation: bool = False,
     strict: bool = False,
+    hidden: str = "",
 ) -> dict[str, Any]:
     """The values of switches, which are parameters of a function: `Text` is read by their types.
 
-    `COMMON` and `render_mode` are no switches; `defaults` are of those that the function does not
+    `COMMON` and a `hidden` one are no switches; `defaults` are of those that the function does not
     name, or others. In an `evaluation`, those are left out that its attribute `training_only`
     names. If `strict`, values must be of the types of its annotations.
     """
@@ -68,7 +69,7 @@ def values(
     if isinstance(dropped, str):
         raise ValueError(f"{id}: training_only must be a tuple of switches, got {dropped!r}.")
     found, read = _signature(function).parameters, {}
-    known = (parameters(function) | defaults.keys()) - COMMON - {"render_mode"}
+    known = (parameters(function) | defaults.keys()) - COMMON - {hidden}
     unknown = sorted(switches.keys() - known)
     if unknown and not any(each.kind is each.VAR_KEYWORD for each in found.values()):
         allowed = ", ".join(sorted(known)) or "none"

@@ -150,7 +150,8 @@ def test_switches_reach_the_function(here):
 def test_rendering(here):
     with pytest.raises(ValueError, match="render=True"):
         make("custom_envs:Walk").render()
-    assert make("custom_envs:Walk", render=True).render().shape == (2, 2, 3)
+    for given in ({"render": True}, {"render_mode": "rgb_array"}):
+        assert make("custom_envs:Walk", **given).render().shape == (2, 2, 3)
     assert make("custom_envs:vector", render=True).num_envs == 1
 
 

@@ -36,7 +36,6 @@ MISFITS = [
     (BITS, np.full((2, 3), 255, np.uint8), "[0, 0]", "is 255, but .* 0 to 1$"),
     (BITS, np.zeros((2, 3)), "", "is of type float64"),
     (COUNTS, np.array([-2, 7]), "[1]", r"is 7, but Box\(-2, 6, .* -2 to 6$"),
-    (spaces.Discrete(4), -1, "", r"is -1, but Discrete\(4\) has 0 to 3$"),
     (spaces.Discrete(4, start=-1), 3, "", "is 3, but .* has -1 to 2$"),
     (spaces.Discrete(4), 1.5, "", "is of type float64"),
     (spaces.Discrete(4), "1", "", "is of type str, which Discrete"),
