@@ -1,9 +1,9 @@
 """The counter: granted steps, phases, rows of metrics.csv, status.json."""
 
 import contextlib
+import importlib
 import itertools
 import json
-import sys
 
 import pytest
 from node_fakes import Clock, DirectPeers
@@ -173,28 +173,22 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     json.dumps(status, allow_nan=False)
 
 
-ROWS = []
 LOGGER = """
-import logging
-from test_counter import ROWS
+rows = []
 
-class Logger:
-    def begin(self, config, directory):
-        ROWS.append(directory)
-
-    def __call__(self, steps, row):
-        ROWS.append((steps, row.get("loss")))
-        if steps >= 200:
-            return True
-        raise RuntimeError("no network")
+def log(steps, row):
+    rows.append((steps, row.get("loss")))
+    if steps >= 200:
+        return True
+    raise RuntimeError("no network")
 """
 
 
 def test_a_users_logger_receives_rows_and_ends_the_program(make_counter, tmp_path, monkeypatch):
     """It fails once, which the launcher is told; calls of nodes are answered beside it."""
-    monkeypatch.setitem(sys.modules, "test_counter", sys.modules[__name__])
     (tmp_path / "my_rows.py").write_text(LOGGER)
-    counter = make_counter(logger="my_rows:Logger", search_path=str(tmp_path), names=["loss"])
+    monkeypatch.syspath_prepend(tmp_path)
+    counter = make_counter(logger="my_rows:log", search_path=str(tmp_path), names=["loss"])
     act(counter, "actor/0", 0, 0)
     for number, loss in enumerate((0.5, 0.25), start=1):
         report(counter, "learner/0", metrics={"loss": loss})
@@ -202,7 +196,7 @@ def test_a_users_logger_receives_rows_and_ends_the_program(make_counter, tmp_pat
         counter.step()
         status = counter.status()
         assert status["stop"] == (number == 2)
-    assert [tmp_path, (100, 0.5), (200, 0.25)] == ROWS
+    assert importlib.import_module("my_rows").rows == [(100, 0.5), (200, 0.25)]
     (failed, shown), (traceback, hidden) = status["notes"]
     assert "A logger of metrics failed (RuntimeError: no network)" in failed
     assert "no network" in traceback

@@ -208,21 +208,6 @@ def test_decoupled_workers_act_while_they_learn_at_the_same_ratio(start):
     assert not any(thread.is_alive() for thread in computing)
 
 
-def test_what_ends_the_learning_thread_ends_the_worker(start):
-    nodes = start(decoupled=True)
-    worker, other = nodes.workers
-
-    def fail(*arguments):
-        raise FloatingPointError("the learner diverged")
-
-    worker.worker.updates._compute = fail
-    with pytest.raises(FloatingPointError, match="diverged"):
-        worker.run()
-    nodes.stop.set()
-    other.close()
-    nodes.server.close()
-
-
 def test_a_worker_that_is_stopped_while_the_server_is_away_saves(start, tmp_path):
     nodes = start()
     worker, other = nodes.workers
