@@ -165,46 +165,23 @@ def test_a_loop_of_the_users_own_runs_again_if_it_ends_early(parts):
     assert len(runs) == 2
 
 
-class TwoSteps:
-    """Episodes of two actions, whose observations count the calls."""
-
-    num_envs, spec = 1, make("catch").spec
-
-    def __init__(self):
-        self.resets, self.time, self.calls = 0, 0, []
-        self.buffer = np.zeros((1, 1), np.float32)
-
-    def reset(self):
-        self.resets, self.time = self.resets + 1, 0
-        return self._timestep()
-
-    def step(self, actions):
-        self.calls.append(actions.tolist())
-        self.time = (self.time + 1) % 3
-        return self._timestep()
-
-    def _timestep(self):
-        self.buffer[:] = self.time
-        one = np.ones(1, np.float32)
-        return dm_env.TimeStep(np.array([self.time], np.int32), one, one, self.buffer)
-
-
 def test_a_single_environment_restarts_as_a_vector_does():
-    vector = TwoSteps()
-    single = SingleEnvironment(vector)
+    """It begins the vector's own next episode after a last step, and otherwise resets it."""
+    vector = make("catch", seed=1)
+    single, calls, reset = SingleEnvironment(vector), [], vector.reset
+    vector.reset = lambda: calls.append("reset") or reset()
     assert single.step(1).first()  # there was no episode yet
-    steps = [single.step(1), single.step(0)]
-    assert [step.last() for step in steps] == [False, True]
-    assert [step.observation.tolist() for step in steps] == [[1.0], [2.0]]  # copies
+    first, *_, last = steps = [single.step(1) for _ in range(9)]
+    assert [step.last() for step in steps] == [False] * 8 + [True]
+    assert first.observation.tolist() != last.observation.tolist()  # copies
     assert single.reset().first()
-    assert vector.resets == 1  # the vector started the next episode itself
+    assert len(calls) == 1
     single.step(1)
     assert single.reset().first()  # in the middle of an episode
-    assert vector.resets == 2
-    single.step(1)
-    assert single.step(1).last()
+    assert len(calls) == 2
+    assert [single.step(1).last() for _ in range(9)][-1]
     assert single.step(1).first()
-    assert vector.calls == [[1], [0], [0], [1], [1], [1], [0]]
+    assert len(calls) == 2
 
 
 class Conforming(test_utils.EnvironmentTestMixin, unittest.TestCase):
