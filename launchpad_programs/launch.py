@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from ..training.snapshots import check_states, newest_snapshot
 from .config import ProgramConfig, read_options, write_program
 from .engines import isolation
 from .engines.options import EngineOptions, ProgramOptions, missing_packages
-from .launcher import LaunchSummary, run_program, summarise
+from .launcher import CALLER, LaunchSummary, run_program, summarise
 from .node import Engine
 from .replay import check_kept, kept_file
 
@@ -96,7 +97,8 @@ def launch(
     # The other one continues the run at its beginning.
     words = [*words_of(engine, EngineOptions()), *(["--plain"] if plain else [])]
     module = [sys.executable, "-m", "retrax.launchpad_programs"]
-    process = subprocess.Popen([*module, "--resume", str(directory), *words])
+    environ = {**os.environ, CALLER: str(os.getpid())}
+    process = subprocess.Popen([*module, "--resume", str(directory), *words], env=environ)
     while True:
         with contextlib.suppress(KeyboardInterrupt):  # reaches the process too, which then saves
             return summarise(program, failed=process.wait() != 0)

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -17,6 +18,7 @@ from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .kinds import kind_of
 from .node import SAVE_SECONDS, Engine, EngineLost, RunningNode
 
+CALLER = "RETRAX_CALLER"  # the process of `retrax.launch`, without which the program ends
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 3.0  # for processes whose end writes nothing; then they are killed
 _LAST_SECONDS = 120.0  # for those that the others needed, which write a row and a status at most
@@ -120,8 +122,9 @@ def supervise(
 
 
 def _wait(nodes: Sequence[RunningNode], finished: Callable[[], bool], stop: StopEvent) -> str:
-    """How a node failed; "" if the run is finished or stopped."""
-    while not stop.wait(_POLL_SECONDS) and not finished():
+    """How a node failed; "" if the run is finished or stopped, or `retrax.launch` was killed."""
+    caller = os.environ.get(CALLER)
+    while not stop.wait(_POLL_SECONDS) and not finished() and caller in (None, str(os.getppid())):
         ended = [node for node in nodes if node.ended() and not node.revive()]
         if ended:
             # A terminal's signal goes to all processes: the nodes may end before it is seen here.

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import types
 
 import pytest
@@ -94,6 +95,13 @@ def test_how_a_program_ends(play, changes, expected):
     assert sentence == expected
     assert traceback == (f"Traceback of {expected.split()[0]}" if expected else "")
     assert max(node.asked for node in vars(nodes).values()) < 6.5
+
+
+def test_a_program_ends_with_the_process_that_called_launch(play, monkeypatch):
+    monkeypatch.setenv(launcher.CALLER, str(os.getpid()))  # which is not our parent
+    ending, nodes = play(finished_at=5.0)
+    assert ending == ""
+    assert nodes.learner.asked < 1.0
 
 
 @pytest.mark.parametrize("cause", ["finished_at", "stops_at"])
