@@ -13,7 +13,7 @@ from ..basics.validation import Range
 from ..datatypes import TimeStep
 from ..environments.atari import FRAME_SKIP
 from ..environments.emulated_atari import EmulatedAtari, emulated_game
-from ..environments.start_states import StartStates, check_states_path, save_states
+from ..environments.start_states import StartStates, save_states
 from ..environments.switches import split
 from ..evaluation.atari57 import game_slug
 from ..evaluation.evaluations import Evaluation, states_of
@@ -98,7 +98,6 @@ def record_states(
         steps.
       seed: seed of the episodes and of the draws of states.
     """
-    check_states_path(output)
     config = read_config(run)
     game, switches = emulated_game(config.environment)
     switches["max_frames"] = FRAME_SKIP * steps

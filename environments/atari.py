@@ -74,6 +74,7 @@ class Atari:
     """
 
     training_only = ("clip_rewards", "episodic_life")
+    frames_per_second = 60 / FRAME_SKIP
 
     def __init__(
         self,

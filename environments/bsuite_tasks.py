@@ -22,10 +22,9 @@ class BsuiteVector(DmEnvVector):
     """E environments of one of bsuite's ids, which bsuite's `Logging` records.
 
     A record is a list of rows, from names of columns (`steps`, `episode`, `total_return`, and what
-    the experiment adds, such as `total_regret`) to numbers. They are written after 1, 2, ..., 10,
-    12, 14, 17, 20, 25, 30, ... episodes. `state()` has them under "records", too: a run that is
-    resumed continues them. `seed` replaces the seeds of bsuite's settings, but not those of tasks
-    (`mapping_seed`).
+    the experiment adds) to numbers, written after 1, 2, ..., 10, 12, 14, 17, 20, 25, 30, ...
+    episodes; `state()` has them under "records". `seed` replaces the seeds of bsuite's settings,
+    but not those of tasks (`mapping_seed`).
     """
 
     def __init__(self, id: str, *, num_envs: int, seed: int) -> None:

@@ -25,13 +25,11 @@ _DRAWN = ("quadruped", "escape")  # dm_control draws its terrain with OpenGL on 
 class ControlSuite(DmEnvVector):
     """E copies of one task, stepped sequentially.
 
-    The observation is float32 `[D]`: the task's parts in the task's own order (that of
-    `dm_control`'s `flat_observation`): `cartpole` has 3 of `position`, then 2 of `velocity`. Its
-    actions are float32 with the task's bounds, clipped to them here and only here.
-
-    An episode ends after 1000 steps by its time limit, so with discount 1; only `lqr` has none,
-    ends by termination, and bounds its actions by 1e10, at which its physics diverge.
-    `time_limit`, in seconds of simulated time, replaces the task's own.
+    The observation is float32 `[D]`: the task's parts in the order of dm_control's
+    `flat_observation` (`cartpole`: 3 of `position`, then 2 of `velocity`). Actions are float32,
+    clipped to the task's bounds here alone. An episode ends after 1000 steps by its time limit, so
+    with discount 1; only `lqr` has none, ends by termination, and bounds its actions by 1e10, at
+    which its physics diverge. `time_limit`, in simulated seconds, replaces the task's own.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class EmulatedAtari(SequentialVector):
         max_noops: int = 30,
         max_frames: int = 108_000,
     ) -> None:
-        sources = environment_seeds(seed, num_envs)
+        sources, self.frames_per_second = environment_seeds(seed, num_envs), Atari.frames_per_second
         check_arguments(game, frame_stack, max_noops, max_frames)
         self._environments = [_Emulator(game, full_action_set) for _ in sources]
         self._generators = [np.random.default_rng(source) for source in sources]

@@ -135,8 +135,7 @@ def make_pure_vector(
     """As `make`, of environments in JAX; "CartPole-v1" and "Pendulum-v1" have a form in it, too."""
     name, switches = split(id)
     if name in _IN_JAX:
-        request = _Request(seed, num_envs, False, False, switches)
-        made = _make_custom(_IN_JAX[name], name, request)
+        made = _make_custom(_IN_JAX[name], name, _Request(seed, num_envs, False, False, switches))
     else:
         made = make(id, seed=seed, num_envs=num_envs, search_path=search_path)
     if not isinstance(made, PureVector):

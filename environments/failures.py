@@ -54,6 +54,9 @@ def failure(what: str, error: BaseException) -> Exception:
                 return ImportError(
                     f'{what}: it needs {name}, which is missing: pip install "retrax[{extra}]"'
                 )
+    if "values to unpack (expected 5" in str(error):  # by a wrapper of Gymnasium
+        names = "observation, reward, terminated, truncated, info"
+        return RefusedError(f"{what}: step() must return ({names}).")
     return RefusedError(f"{what}: {reason(error)}.")
 
 

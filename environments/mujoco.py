@@ -1,8 +1,7 @@
 """MuJoCo: the complete state of a simulation, and OpenGL without a screen.
 
-MuJoCo, dm_control and Gymnasium read the variable MUJOCO_GL: `glfw` opens a window, `egl` draws on
-a GPU or in Mesa's software, `osmesa` in software; with `disable` all but drawing works. Without it
-they try a window first.
+The variable MUJOCO_GL says how to draw: `glfw` in a window (tried first without it), `egl` on a GPU
+or in Mesa's software, `osmesa` in software, `disable` not at all.
 """
 
 import contextlib
@@ -23,9 +22,8 @@ _LARGE = 65_536  # bytes of an array of the model that is kept only if it has ch
 class MujocoState:
     """All arrays of a simulation's data, and what changed in its model since this was made.
 
-    MuJoCo's own `mj_getState` leaves out what follows from the state, which tasks read before the
-    next step computes it again (`xpos`, sensors). Episodes of some tasks change their model, so its
-    arrays are kept too, but of the large ones (meshes, textures) only those that have changed.
+    `mj_getState` leaves out what follows from the state (`xpos`, sensors), which tasks read before
+    it is computed again. Some tasks change their model; of its large arrays, changed ones are kept.
     """
 
     def __init__(self, model: Any, data: Any) -> None:

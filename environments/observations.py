@@ -1,10 +1,8 @@
 """Observations of other libraries: compared with their space at every step, put into one array.
 
-A space (of Gymnasium, or a spec of dm_env) becomes a tree: a `Part` is one array, a `Group` is a
-dictionary or a tuple of parts. Reading an observation checks its keys, and the shape, the kind and
-the limits of integers of each array. Floats may leave their bounds; whether they are finite is
-checked later, for all environments together. `check_environment` reads strictly: the library itself
-is asked, which knows types and bounds.
+A space (of Gymnasium, or a spec of dm_env) becomes a tree: a `Part` is one array, a `Group` a
+dictionary or a tuple of parts. Keys, shapes, kinds and limits of integers are checked, floats later
+and all together. `check_environment` reads strictly: it asks the library, which knows bounds.
 """
 
 import functools
@@ -34,8 +32,7 @@ class MisfitError(ValueError):
 class Part:
     """One array of an observation, which becomes `size` numbers (as many as it has if None).
 
-    `write` puts values into the place for them; integers, which have `limits`, as their distances
-    from the least ones.
+    `write` puts values into their place; integers (with `limits`) as distances from the least.
     """
 
     def __init__(
@@ -80,7 +77,7 @@ class Part:
         return place(self._shape, index)
 
     def _distances(self, array: np.ndarray) -> np.ndarray:
-        # As uint64, differences are exact, whatever the type; those of values below low are huge.
+        # As uint64, differences are exact; those of values below low are huge.
         distances = array.ravel().astype(np.uint64) - self._low
         outside = distances > self._span
         if outside.any():

@@ -2,10 +2,8 @@
 
 Plain data are None, bool, int, float, str, bytes, NumPy arrays and scalars without objects, NumPy's
 generators, and lists, tuples, deques and dictionaries of these, of exactly these types (not sets,
-whose order has no copy). What occurs in two places (a generator that two attributes share) occurs
-in two places again. Arrays keep their order in memory.
-
-The bytes are a pickle that names nothing but the types and functions listed here.
+whose order has no copy). What two attributes share they share again. The bytes are a pickle that
+names nothing but the types and functions listed here.
 """
 
 import collections
@@ -136,12 +134,9 @@ _WITHOUT_DATA = ("builtins", "abc", "typing", "typing_extensions")  # modules of
 class Attributes(NamedTuple):
     """The state of one object: its attributes, without those that are `skipped`.
 
-    Its class must be written in Python, and all its attributes plain data, named tuples of them,
-    Gymnasium's spaces (with their generators), or constants: functions without a closure, classes,
-    modules. All else (a simulator of another library, a list of objects) may hide a state.
-
-    Data of its classes count, too: what can be written in place (a list of levels) is kept, what
-    cannot (a number) and sets must be the same where the state is restored.
+    They must be plain data, named tuples of them, Gymnasium's spaces (with their generators), or
+    constants: functions without a closure, classes, modules. All else may hide a state. Of its
+    classes' data, what can be written in place is kept, and all else must be the same.
     """
 
     thing: Any

@@ -3,6 +3,9 @@
 `E` denotes the number of environments.
 """
 
+import functools
+import logging
+import random  # noqa: TID251 - it is watched, and nothing is drawn
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -19,6 +22,8 @@ from .plain_data import Attributes
 # Types that need no check, NumPy's letters of other kinds, and what is allowed.
 _NUMBER = (float, np.float64, np.float32), "biuf", "one number"
 _FLAG = (bool, np.bool_), "biu", "True or False"
+
+_WATCHED = 10  # steps after a reset
 
 Result: TypeAlias = tuple[Any, Any, Any, Any]
 """Observation, reward, terminated and truncated of an environment, not checked yet."""
@@ -70,6 +75,7 @@ class SequentialVector:
         observation = np.empty((self.num_envs, *seen.shape), seen.dtype)
         reward = np.zeros(self.num_envs)
         terminated, truncated = np.zeros((2, self.num_envs), bool)
+        before = _global_generators() if self._num_steps < _WATCHED else None
         for e, (found, gain, over, cut_off) in enumerate(self._results(given, first)):
             reward[e] = self._one("reward", gain, e)
             terminated[e] = self._one("terminated", over, e)
@@ -78,6 +84,8 @@ class SequentialVector:
                 self._see.read(found, observation[e], strict=self.is_strict)
             except MisfitError as error:
                 raise self._refused(f"observation{error.where}", e, error.what) from error
+        if before is not None and before != _global_generators():
+            _warn_of_global_draws()
         check_finite(reward, observation, self._num_steps, self._see.name)
         self._lengths = np.where(first, 0, self._lengths + 1)
         if self._limit is not None:
@@ -201,3 +209,16 @@ def part_of(batch: Any, index: int) -> Any:
     if isinstance(batch, tuple):
         return tuple(part_of(value, index) for value in batch)
     return batch[index]
+
+
+def _global_generators() -> Any:
+    state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 - as above
+    return random.getstate(), state["state"]["pos"], state["state"]["key"].tobytes()
+
+
+@functools.cache  # once
+def _warn_of_global_draws() -> None:
+    logging.getLogger("retrax").warning(
+        "An environment draws from np.random or random in place of self.np_random: unless it seeds "
+        "them itself, the same command gives another curve."
+    )

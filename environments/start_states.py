@@ -1,8 +1,4 @@
-"""Files of Atari emulator states, from which episodes start.
-
-Human starts, by which agents are compared (Nair et al. 2015), were never published; any set of
-states may replace them.
-"""
+"""Files of emulator states: Atari episodes start there, in place of unpublished human starts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +16,11 @@ class StartStates(NamedTuple):
 
 def save_states(path: Path, starts: StartStates) -> None:
     """Writes a file that `load_states` reads: NumPy's .npz, the same bytes for the same states."""
-    check_states_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(
-        path,
-        game=np.array(starts.game),
-        lengths=np.array([len(state) for state in starts.states], np.int64),
-        states=np.frombuffer(b"".join(starts.states), np.uint8),
-    )
+    lengths = np.array([len(state) for state in starts.states], np.int64)
+    states = np.frombuffer(b"".join(starts.states), np.uint8)
+    with path.open("wb") as file:  # whatever its name
+        np.savez_compressed(file, game=np.array(starts.game), lengths=lengths, states=states)
 
 
 def load_states(path: Path) -> StartStates:
@@ -45,9 +38,3 @@ def load_states(path: Path) -> StartStates:
         raise ValueError(f"{path} is damaged: the lengths of its states do not match its contents.")
     pieces = [states[end - length : end] for end, length in zip(ends, lengths, strict=True)]
     return StartStates(game, pieces)
-
-
-def check_states_path(path: Path) -> None:
-    """Refuses, by a ValueError, a file name that NumPy would change."""
-    if path.suffix != ".npz":
-        raise ValueError(f"Start states are written as .npz: {path} must end in .npz.")

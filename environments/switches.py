@@ -1,7 +1,7 @@
 """Switches of environments: keyword arguments, which may also follow an id as text.
 
-Text is read by the type of its parameter or of its default: `no` is False for a bool, and a word
-for a string. Without either, it is a Python literal, one of the words below, or a string.
+Text is read by the type of its parameter or of its default (`no` is False for a bool); without
+either, it is a Python literal, one of the words below, or a string.
 """
 
 import ast

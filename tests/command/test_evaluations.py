@@ -299,6 +299,7 @@ def test_videos_are_as_fast_as_the_environment(tmp_path, environment, millisecon
 
 def test_environments_say_how_fast_they_are():
     assert make("CartPole-v1").frames_per_second == 50
+    assert make("ALE/Pong-v5").frames_per_second == 15  # of 60, every fourth
     assert from_gymnasium_vector(gymnasium.make_vec("CartPole-v1", 2)).frames_per_second == 50
     if pytest.importorskip("dm_control"):
         assert make("dm_control:cartpole/swingup").frames_per_second == pytest.approx(100)

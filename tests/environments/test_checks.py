@@ -8,7 +8,7 @@ from dm_env import specs
 from scripted import played
 from stepping import Counting
 
-from retrax.environments import EnvironmentSpec, TimeStep, check_environment, make
+from retrax.environments import EnvironmentSpec, TimeStep, check_environment, make, sequential
 from retrax.environments.plain_data import pack, unpack
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
@@ -131,10 +131,12 @@ SOURCES = {
 def test_random_numbers_that_no_seed_repeats_are_told(source, caplog):
     Counting.observation_space.sample()  # of the class; each environment has spaces of its own
     one, two = (make(Draws, source=source, num_envs=2, seed=3) for _ in range(2))
+    sequential._warn_of_global_draws.cache_clear()
     check_environment(one)
     told = [record.getMessage()[:52] for record in caplog.records]
     if source in ("numpy", "random"):
-        assert told == ["observation at step 1 differs in two runs of one see"]
+        assert told[0] == "An environment draws from np.random or random in pla"
+        assert told[1:] == ["observation at step 1 differs in two runs of one see"]
         return
     assert told == []
     one.seed_again()

@@ -155,6 +155,15 @@ def test_other_interfaces_are_named(place, returned, sentence):
         play(environment, 1)
 
 
+def test_a_wrapper_that_unpacks_an_old_step_is_named():
+    def make_one():
+        old = having(Failing, step=lambda *_: (np.zeros(1), 0.0, False, {}))
+        return gymnasium.wrappers.TimeLimit(old, 5)
+
+    with pytest.raises(RefusedError, match=r"^environment 0 failed at step 1: step\(\) must ret"):
+        play(make(make_one), 1)
+
+
 def test_closing_what_has_failed_is_bounded(caplog, monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(failures, "_CLOSE_SECONDS", 0.2)

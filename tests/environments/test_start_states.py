@@ -12,17 +12,11 @@ STARTS = StartStates("pong", [b"abc", b"\0\1"])
 
 @given(st.lists(st.binary(min_size=1), min_size=1, max_size=5))
 def test_there_and_back(tmp_path_factory, states):
-    path = tmp_path_factory.mktemp("states") / "new" / "pong.npz"
+    path = tmp_path_factory.mktemp("states") / "new" / "pong"
     for place in (path, path.with_name("again.npz")):  # the same states give the same bytes
         save_states(place, StartStates("pong", states))
     assert load_states(path) == ("pong", states)
     assert path.read_bytes() == place.read_bytes()
-
-
-def test_what_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"written as \.npz: .*pong\.txt must end in \.npz"):
-        save_states(tmp_path / "pong.txt", STARTS)
-    assert list(tmp_path.iterdir()) == []
 
 
 def assert_refused(path, match):
