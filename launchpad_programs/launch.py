@@ -95,10 +95,9 @@ def launch(
         write_program(program)
     # A network namespace is entered before NumPy has started its threads, so not in this process.
     # The other one continues the run at its beginning.
-    words = [*words_of(engine, EngineOptions()), *(["--plain"] if plain else [])]
-    module = [sys.executable, "-m", "retrax.launchpad_programs"]
-    environ = {**os.environ, CALLER: str(os.getpid())}
-    process = subprocess.Popen([*module, "--resume", str(directory), *words], env=environ)
+    words = [str(directory), *words_of(engine, EngineOptions()), *(["--plain"] if plain else [])]
+    command = [sys.executable, "-m", "retrax.launchpad_programs", "--resume", *words]
+    process = subprocess.Popen(command, env={**os.environ, CALLER: str(os.getpid())})
     while True:
         with contextlib.suppress(KeyboardInterrupt):  # reaches the process too, which then saves
             return summarise(program, failed=process.wait() != 0)

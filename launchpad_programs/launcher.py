@@ -95,10 +95,7 @@ def supervise(
     *,
     stop_seconds: float = _STOP_SECONDS,
 ) -> str:
-    """Waits until the run is finished, stopped or failed, and then ends all nodes.
-
-    Those without snapshots have `stop_seconds`. Returns which node failed and how; "" if none did.
-    """
+    """Waits for a run's end, then ends all nodes; says which one failed and how, "" if none did."""
     try:
         failure = _wait(nodes, finished, stop)
         first = [node for node in nodes if not kind_of(node.name).ends_last]
@@ -133,8 +130,7 @@ def _wait(nodes: Sequence[RunningNode], finished: Callable[[], bool], stop: Stop
 
 
 def _failure(node: RunningNode) -> str:
-    how = node.ended()
-    how = "ended too early" if how == "done" else how
+    how = "ended too early" if node.ended() == "done" else node.ended()
     return f"{node.name} {how}.\n{node.traceback()}".rstrip()
 
 
