@@ -133,10 +133,9 @@ def test_random_numbers_that_no_seed_repeats_are_told(source, caplog):
     one, two = (make(Draws, source=source, num_envs=2, seed=3) for _ in range(2))
     sequential._warn_of_global_draws.cache_clear()
     check_environment(one)
-    told = [record.getMessage()[:52] for record in caplog.records]
+    told = [record.getMessage()[:14] for record in caplog.records]
     if source in ("numpy", "random"):
-        assert told[0] == "An environment draws from np.random or random in pla"
-        assert told[1:] == ["observation at step 1 differs in two runs of one see"]
+        assert told == ["An environment", "observation at"]
         return
     assert told == []
     one.seed_again()

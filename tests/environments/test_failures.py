@@ -136,32 +136,22 @@ def test_what_is_no_name_of_a_module(module):
         make(f"{module}:X")
 
 
-STEP = r"\(observation, reward, terminated, truncated, info\), got 4 values\.$"
+STEP = r"must return \(observation, reward, terminated, truncated, info\)"
 
 
 @pytest.mark.parametrize(
-    ("place", "returned", "sentence"),
+    ("place", "returned", "wrapper", "sentence"),
     [
-        ("reset", np.zeros(1), r"\(observation, info\), got one of type ndarray\.$"),
-        ("step", (np.zeros(1), 0.0, False, {}), STEP),
+        ("reset", np.zeros(1), None, r"must return \(observation, info\), got one of type ndarr"),
+        ("step", (np.zeros(1), 0.0, False, {}), None, rf"{STEP}, got 4 values\.$"),
+        ("step", (np.zeros(1), 0.0, False, {}), gymnasium.wrappers.Autoreset, rf"{STEP}\.$"),
     ],
 )
-def test_other_interfaces_are_named(place, returned, sentence):
+def test_other_interfaces_are_named(place, returned, wrapper, sentence):
     """Such as Gym's before 0.26."""
-    environment = make(lambda: having(Failing, **{place: lambda *_, **__: returned}))
-    with pytest.raises(
-        RefusedError, match=rf"^{place}\(\) of environment 0 must return {sentence}"
-    ):
-        play(environment, 1)
-
-
-def test_a_wrapper_that_unpacks_an_old_step_is_named():
-    def make_one():
-        old = having(Failing, step=lambda *_: (np.zeros(1), 0.0, False, {}))
-        return gymnasium.wrappers.TimeLimit(old, 5)
-
-    with pytest.raises(RefusedError, match=r"^environment 0 failed at step 1: step\(\) must ret"):
-        play(make(make_one), 1)
+    environment = having(Failing, **{place: lambda *_, **__: returned})
+    with pytest.raises(RefusedError, match=rf"{place}\(\).* {sentence}"):
+        play(make(lambda: wrapper(environment) if wrapper else environment), 1)
 
 
 def test_closing_what_has_failed_is_bounded(caplog, monkeypatch):
