@@ -13,7 +13,7 @@ What the command does, as functions: `train`, `launch`, `evaluate`, `plot`, `exp
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from .command.exporting import export as export
