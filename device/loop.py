@@ -164,7 +164,7 @@ class DeviceLoop(Tally):
         for row, e in np.argwhere(~np.isnan(wrong)):
             numbers = np.zeros((self._num_envs, 1 + int(np.prod(self._seen))))
             numbers[e, int(wrong[row, e])] = value[row, e]
-            step = int(progress.rows) - len(wrong) + int(row) + 1
+            step = int(progress.rows) - len(wrong) + int(row)
             check_finite(numbers[:, 0], numbers[:, 1:], step, functools.partial(place, self._seen))
         if progress.diverged_at >= 0:
             raise diverged(int(progress.diverged_at))

@@ -172,7 +172,7 @@ class Training:
         ends = environments.timestep.step_type == StepType.LAST
         metrics = {name: decision.extras[name] for name in self._episode_metrics}
         episodes = {
-            **dict(zip(WRONG, jax.vmap(_not_finite)(environments.timestep), strict=True)),
+            **dict(zip(WRONG, jax.vmap(_not_finite)(before), strict=True)),
             "return": jnp.where(ends, returns, jnp.nan),
             "length": jnp.where(ends, environments.length, jnp.nan),
             **{name: jnp.where(is_last, x, jnp.nan) for name, x in metrics.items()},

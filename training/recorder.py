@@ -280,7 +280,8 @@ class Progress:
         steps, eta = f"{counters.steps}/{self._steps} steps", self._eta(counters, now)
         speed = f"{clock['steps_per_second']:.0f} steps/s"
         learning = f"{rate(clock['learning_updates_per_second'])} updates/s"
-        text = f"{steps}, {speed}, {learning}, return {last_return:.3g}, ETA {eta}"
+        exploring = "-" if math.isnan(last_return) else f"{last_return:.3g}"
+        text = f"{steps}, {speed}, {learning}, return {exploring}, ETA {eta}"
         if self._bar is not None:
             self._bar.update(self._task, description=text, completed=counters.steps)
         filled = "#" * (_BAR_LETTERS * counters.steps // self._steps)
@@ -291,7 +292,7 @@ class Progress:
         acting = f"{clock['acting_steps_per_second']:.0f} steps/s"
         return (
             f"{steps} | {speed} (acting {acting}, learning {learning}) | "
-            f"{counters.updates} updates | return {last_return:.3g} | ETA {eta}"
+            f"{counters.updates} updates | return {exploring} | ETA {eta}"
         )
 
     def _write(self, text: str, end: str = "") -> None:

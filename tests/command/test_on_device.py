@@ -153,18 +153,17 @@ def test_seeds_together_are_the_runs_of_each_seed(batches, walks, retrax, tmp_pa
     assert "is at 24" in error
 
 
-def test_numbers_of_an_environment_that_are_not_finite_are_named(tmp_path, monkeypatch):
-    step = PureMemory.step
+@pytest.mark.parametrize("step", [0, 3])
+def test_numbers_of_an_environment_that_are_not_finite_are_named(tmp_path, monkeypatch, step):
+    observe = PureMemory._observe
 
-    def wrong(self, key, state, action):
-        state, transition = step(self, key, state, action)
-        seen = transition.observation
-        late = jnp.where(state[0] == 3, seen.at[1].set(jnp.inf), seen)
-        return state, transition._replace(observation=late)
+    def wrong(self, time, cue):
+        seen = observe(self, time, cue)
+        return jnp.where(time == step, seen.at[1].set(jnp.inf), seen)
 
-    monkeypatch.setattr(PureMemory, "step", wrong)
+    monkeypatch.setattr(PureMemory, "_observe", wrong)
     name = r"observation\[1\]"
-    with pytest.raises(RunFailedError, match=f": the {name} of environment 0 at step 3 is inf;"):
+    with pytest.raises(RunFailedError, match=f": the {name} of environment 0 at step {step} is i"):
         train(config(environment="memory,length=7"), tmp_path / "run", plain=True)
 
 
