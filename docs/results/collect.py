@@ -107,6 +107,7 @@ def collect(page: Path, folder: Path, also: tuple[str, ...] = ()) -> None:
         if (run / "evaluation.json").is_file():
             scores.append({"run": name} | score_of(config, run, rows[-1], tasks))
         key = f"{name}-{config.pop('seed')}"
+        config.pop("id", None)  # another one in each run
         configs[key] = config | ({"search_path": "."} if "search_path" in config else {})
     write(page / "curves.csv", curves)
     write(page / "scores.csv", scores)
