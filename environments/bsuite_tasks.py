@@ -38,9 +38,8 @@ class BsuiteVector(DmEnvVector):
         if id not in sweep.SETTINGS:
             raise ValueError(f"bsuite has no id {id!r}{did_you_mean(id, sweep.SWEEP)}.")
         with one_sentence(f"{BSUITE_PREFIX}{id} cannot be made"):
-            environments = [
-                bsuite.load(id.partition("/")[0], sweep.SETTINGS[id]) for _ in range(num_envs)
-            ]
+            name, settings = id.partition("/")[0], sweep.SETTINGS[id]
+            environments = [bsuite.load(name, settings) for _ in range(num_envs)]
         for environment, number in zip(environments, integer_seeds(seed, num_envs), strict=True):
             for part in _parts_of(environment):
                 if "_rng" in vars(part):

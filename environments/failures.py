@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -11,7 +12,6 @@ import numpy as np
 from ..basics.sentences import reason
 
 _log = logging.getLogger("retrax")
-
 Closable = TypeVar("Closable")
 _WHITE = 255
 _CLOSE_SECONDS = 10.0
@@ -54,7 +54,8 @@ def failure(what: str, error: BaseException) -> Exception:
                 return ImportError(
                     f'{what}: it needs {name}, which is missing: pip install "retrax[{extra}]"'
                 )
-    if "values to unpack (expected 5" in str(error):  # by a wrapper of Gymnasium
+    raised_by = str(traceback.format_tb(error.__traceback__)[-1:])
+    if "values to unpack (expected 5" in str(error) and ".step(" in raised_by:  # in a wrapper
         names = "observation, reward, terminated, truncated, info"
         return RefusedError(f"{what}: step() must return ({names}).")
     return RefusedError(f"{what}: {reason(error)}.")

@@ -154,6 +154,7 @@ class Attributes(NamedTuple):
             described = _constant(value)
             if described is None and owner is not self.thing:
                 described = _unwritten(value)
+                constants[name] = type(value).__qualname__
             if described is not None:
                 constants[name] = described
             elif _is_space(value):
@@ -200,7 +201,7 @@ class Attributes(NamedTuple):
                 continue
             for name, value in vars(owner).items():
                 if not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__"):
-                    yield f"{owner.__qualname__}.{name}", owner, value
+                    yield f"{owner.__module__}.{owner.__qualname__}.{name}", owner, value
 
 
 def _constant(value: Any) -> str | None:

@@ -178,11 +178,11 @@ def leaves_of(tree: Any) -> list[np.ndarray]:
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
     """The inverse of `leaves_of`; a ValueError if the leaves are not those of a tree like this."""
     wanted, structure = jax.tree.flatten(like)
-    restored = with_keys(wanted, [jnp.array(x) for x in leaves])
-    needed, found = ([f"{x.dtype} {x.shape}" for x in each] for each in (wanted, restored))
+    plain = jax.eval_shape(without_keys, wanted)
+    needed, found = ([f"{x.dtype} {x.shape}" for x in each] for each in (plain, leaves))
     if needed != found:
         raise ValueError(f"a state of another environment: {found} in place of {needed}")
-    return jax.tree.unflatten(structure, restored)
+    return jax.tree.unflatten(structure, with_keys(wanted, [jnp.array(x) for x in leaves]))
 
 
 def check_pure(environment: Any, name: str = "") -> None:

@@ -22,7 +22,6 @@ from .plain_data import Attributes
 # Types that need no check, NumPy's letters of other kinds, and what is allowed.
 _NUMBER = (float, np.float64, np.float32), "biuf", "one number"
 _FLAG = (bool, np.bool_), "biu", "True or False"
-
 _WATCHED = 10  # steps after a reset
 
 Result: TypeAlias = tuple[Any, Any, Any, Any]

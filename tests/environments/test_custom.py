@@ -138,12 +138,10 @@ def test_switches_reach_the_function(here):
     with pytest.raises(ValueError, match="no switch sise; its switches are: length"):
         make("custom_envs:vector,sise=7")
     with pytest.raises(
-        ValueError, match=r"custom_envs:pair cannot be made: TypeError: .*missing 1 req"
+        ValueError, match=r"custom_envs:pair cannot be made: TypeError: .*missing 1"
     ):
         make("custom_envs:pair")
-    with pytest.raises(
-        ValueError, match="no switch seed; its switches are: first, max_episode_steps, second"
-    ):
+    with pytest.raises(ValueError, match="no switch seed; its switches are: first, max_episode_s"):
         make("custom_envs:pair,seed=3")
 
 
@@ -225,11 +223,7 @@ def test_two_registrations_of_one_name_are_refused(installed):
         ("spec", lambda: EnvironmentSpec(None, None), r"whose spec is EnvironmentSpec\(observat"),
         ("num_envs", lambda: "2", "has '2' environments instead of 2"),
         ("num_envs", lambda: 2.5, r"has 2\.5 environments instead of 2"),
-        (
-            "step",
-            lambda: None,
-            "must be a VectorEnvironment, but it is a Pretends, which has no step",
-        ),
+        ("step", lambda: None, "must be a VectorEnvironment, but .* Pretends, which has no step"),
         ("spec", lambda: 1 / 0, "cannot be read: ZeroDivisionError: division by"),
     ],
 )

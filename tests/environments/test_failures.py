@@ -74,6 +74,7 @@ def interrupt():
 
 
 SENTENCES = [(boom, r": RuntimeError: boom\.$"), (leave, r": it called sys\.exit\(0\)\.$")]
+SENTENCES += [(lambda: [a for a, b, c, d, e in "abcd"], r": ValueError: not enough values to .*5")]
 NEEDS = r": it needs the module no_such_module, which is not installed: pip install no_such_module$"
 FAILURE = pytest.mark.parametrize(
     ("what", "error", "sentence"),

@@ -71,11 +71,11 @@ def test_a_state_of_another_environment_is_refused():
     with pytest.raises(ValueError, match="were not reset yet"):
         vector.state()
     vector.reset()
-    with pytest.raises(
-        ValueError,
-        match=r"a state of another environment: .*uint32 \(2, 2\).* in place of .*uint32 \(3, 2\)",
-    ):
-        PureVector(PureCatch(), num_envs=3).restore(vector.state())
+    for other in (PureVector(PureCatch(), num_envs=3), PureVector(PureMemory(), num_envs=2)):
+        with pytest.raises(
+            ValueError, match=r"^a state of another .* \(2, 2\).* in place of \['ui"
+        ):
+            other.restore(vector.state())
 
 
 def returning(change):

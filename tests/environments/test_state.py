@@ -189,6 +189,14 @@ def test_data_of_a_class_that_cannot_be_written_in_place_must_be_the_same():
         here, there = (make(fresh(lambda x=x: x, lambda kind: 0)) for x in (data, other))
         with pytest.raises(ValueError, match=rf"constants {{'.*Levels.data': {found}"):
             here.restore(unpack(pack(there.state())))
+    kind = fresh(list, None)
+    kind.__qualname__, kind.metadata = "Env", {"fps": 3}  # as the base's
+    state = unpack(pack(Attributes(kind()).state()))
+    Attributes(kind()).restore(state)
+    assert kind.metadata == {"fps": 3}
+    kind.later = []
+    with pytest.raises(ValueError, match=r"constants {.*Env.later': 'list'} instead of {}"):
+        Attributes(kind()).restore(state)
 
 
 @pytest.mark.parametrize("name", ["object", "partial", "array of objects"])
@@ -261,9 +269,8 @@ def test_arrays_keep_their_order_in_memory(layout):
 def test_generators_go_on_and_stay_shared(bits):
     old = np.random.RandomState(3)
     generator = np.random.Generator(getattr(np.random, bits)(3)) if bits else old
-    getattr(generator, "integers", old.randint)(
-        5, size=3, dtype=np.int32
-    )  # half of 64 bits is left
+    draw = getattr(generator, "integers", old.randint)
+    draw(5, size=3, dtype=np.int32)  # half of 64 bits is left
     generator.normal(size=3)  # of older ones, the fourth is drawn already
     first, second = unpack(pack([generator, generator]))
     assert first is second
