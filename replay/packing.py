@@ -1,7 +1,7 @@
 """Trees of arrays as bytes: rows, sequences `[B, T + 1, ...]`, draws, parameters."""
 
 import hashlib
-import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -129,7 +129,7 @@ class SequencePacking:
         cut = (sequence.length, sequence.period, sequence.crosses_episodes, sequence.frame_stack)
         layouts = [part.layout for part in self.parts]
         self.layout = hashlib.sha256(str((layouts, cut)).encode()).hexdigest()[:8]
-        self._draws: dict[int, np.dtype] = {}  # by the batch, see `_draw`
+        self._draws: dict[int, tuple[list[Any], int]] = {}  # by the batch, see `_draw`
 
     def pack(self, rows: Row) -> list[np.ndarray]:
         """Packs rows `[n, ...]`, all extras included; each part as `Packing.pack`."""
@@ -183,7 +183,7 @@ class SequencePacking:
 
     def draw_bytes(self, batch: int) -> int:
         """Bytes of a draw of B sequences."""
-        return self._draw(batch).itemsize
+        return self._draw(batch)[1]
 
     def read_draws(self, data: np.ndarray) -> list[PackedDraw]:
         """The draws in a buffer; ValueError if it has another size than their headers say."""
@@ -201,27 +201,26 @@ class SequencePacking:
         return Sample(rows, draw.weights, mask)
 
     def _views(self, data: np.ndarray, batch: int) -> PackedDraw:
-        draw = self._draw(batch)
-        if len(data) != draw.itemsize:
+        fields, size = self._draw(batch)
+        if len(data) != size:
             raise ValueError(
-                f"A draw of {batch} sequences has {draw.itemsize} bytes, got {len(data)}: learner "
-                "and replay need the same agent, environment and config."
+                f"A draw of {batch} sequences has {size} bytes, got {len(data)}: learner and "
+                "replay need the same agent, environment and config."
             )
-        fields = data.view(draw)[0]
-        header, keys, weights, *parts = [fields[name] for name in draw.names or ()]
+        views = [data[begin:end].view(kind).reshape(shape) for begin, end, kind, shape in fields]
+        header, keys, weights, *parts = views
         return PackedDraw(data, header, keys, weights, parts)
 
-    def _draw(self, batch: int) -> np.dtype:
-        """A draw of B sequences: header, keys, weights and parts, each aligned."""
-        if batch not in self._draws:
-            kinds = [((_HEADER,), np.int64), ((3, batch), np.int64), ((batch,), np.float32)]
-            kinds += [(shape, np.uint8) for shape in self.shapes(batch)]
-            formats = [np.dtype((kind, shape)) for shape, kind in kinds]
-            sizes = [-(-each.itemsize // _ALIGNMENT) * _ALIGNMENT for each in formats]
-            *offsets, size = itertools.accumulate(sizes, initial=0)
-            names = [f"f{number}" for number in range(len(formats))]
-            fields: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
-            self._draws[batch] = np.dtype(fields)
+    def _draw(self, batch: int) -> tuple[list[Any], int]:
+        """Places, dtypes and shapes of header, keys, weights and parts, each aligned; all bytes."""
+        if batch not in self._draws:  # as one dtype, a draw could have 2 GiB at most
+            fields, size = list[Any](), 0
+            kinds: Any = (np.int64, (_HEADER,)), (np.int64, (3, batch)), (np.float32, (batch,))
+            for kind, shape in (*kinds, *((np.uint8, shape) for shape in self.shapes(batch))):
+                end = size + math.prod(shape) * np.dtype(kind).itemsize
+                fields.append((size, end, kind, shape))
+                size = -(-end // _ALIGNMENT) * _ALIGNMENT
+            self._draws[batch] = fields, size
         return self._draws[batch]
 
     def _split(self, row: Row) -> list[Any]:

@@ -425,6 +425,7 @@ def test_a_buffer_of_another_size_is_refused():
     assert [part.shape for part in draw.parts] == [(3, 4, 36)]
     with pytest.raises(ValueError, match=r"A draw of 3 sequences has 704 bytes, got 703: learner"):
         packing.read_draws(data[:-1])
+    assert packing.draw_bytes(10**8) > 2**31  # which no dtype can have
 
 
 @pytest.mark.parametrize("change", [{"length": 5}, {"stored": True}, {"frame_stack": 2}])
