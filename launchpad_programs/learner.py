@@ -240,6 +240,7 @@ class WorkerNode(LearningNode):
         """Reports and saves a last time; closes the loop."""
         if self._learning is not None:
             self._learning.close()
+        self._steps = self._loop.counters.steps  # a stop may come between step and update
         self._save_last()
         self._loop.close()
 

@@ -185,9 +185,8 @@ class RunningNode(NamedTuple):
     stop: Callable[[], None]  # requests its end
     kill: Callable[[], None]
     traceback: Callable[[], str]  # of its error, or the end of its output
-    revive: Callable[[], bool] = lambda: (
-        False
-    )  # starts it again, if the engine does; whether it did
+    # Starts it again, if the engine does; whether it did.
+    revive: Callable[[], bool] = lambda: False
 
 
 # Starts every node of a program. What processes print goes to `logs/LABEL/INDEX` of the run.

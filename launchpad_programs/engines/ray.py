@@ -69,8 +69,8 @@ class RayProgram:
         except OSError as error:
             if error.errno is not None:  # of a file; Ray's own have no number
                 raise
-            how = f"was lost, since Ray has ended on this machine ({error})"
-            raise EngineLost(f"The program {how}.") from None
+            sentence = f"The program was lost, since Ray has ended on this machine ({error})."
+            raise EngineLost(sentence) from None
 
     def newest_snapshot(self) -> int | None:
         """Its steps."""
