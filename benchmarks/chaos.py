@@ -84,20 +84,25 @@ def kill_one(program, watch, kind, rng):
     while not (nodes := {n: p for n, p in program.nodes().items() if n.startswith(f"{kind}/")}):
         time.sleep(POLL_SECONDS)
     name, killed = rng.choice(sorted(nodes.items()))
+    life = newest_life(program, name)
     killed.kill()
     started = time.monotonic()
-    while program.process.poll() is None and not is_back(program, name, killed, started):
+    while program.process.poll() is None and not is_back(program, name, killed, life):
         watch.look()
         time.sleep(POLL_SECONDS)
     return time.monotonic() - started
 
 
-def is_back(program, name, killed, since):
+def newest_life(program, name):
+    """Restarts of a node before its newest report."""
+    return program.status().get("leases", {}).get(name, [0])[0]
+
+
+def is_back(program, name, killed, life):
     values = program.status().get("nodes", {}).get(name)
-    if values is not None:  # it reports
-        is_silent = values["silent_seconds"] >= time.monotonic() - since
-        if is_silent or values["state"] in STARTING:
-            return False
+    is_silent = newest_life(program, name) == life
+    if values is not None and (is_silent or values["state"] in STARTING):  # it reports
+        return False
     return program.nodes().get(name, killed) != killed
 
 

@@ -38,7 +38,7 @@ BUDGETS = {
     "networks": 1538,
     "agents": 4623,
     "environments": 3557,
-    "replay": 2942,
+    "replay": 2941,
     "training": 3663,
     "device": 816,
     "evaluation": 1830,
