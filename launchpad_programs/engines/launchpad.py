@@ -6,7 +6,6 @@ Nodes reach each other by calls over Courier, and rows through Reverb where it h
 import concurrent.futures
 import contextlib
 import ctypes
-import functools
 import os
 import shutil
 import signal
@@ -31,13 +30,7 @@ from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from ...datatypes import EnvironmentSpec, SequenceSpec
 from ...replay.interface import PeerLost, Replay, Writer
-from ...replay.reverb import (
-    Checkpoints,
-    Layout,
-    ReverbReplay,
-    ReverbWriter,
-    make_tables,
-)
+from ...replay.reverb import Checkpoints, Layout, ReverbReplay, ReverbWriter, make_tables
 from ...replay.reverb.library import reverb
 from ...replay.selectors import has_tables
 from ...training.process import StopEvent
@@ -47,6 +40,10 @@ from ..node import SAVE_SECONDS, Peers, RemotePeer, RunningNode, make_node, make
 
 _LOG_LINES = 10  # shown of a node that left no traceback
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # linux/prctl.h
+# Not `preexec_fn`, which forks a process that has used JAX.
+_MORTAL = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
+)
 _WATCH_SECONDS, _ORPHAN_SECONDS = 0.5, 8.0  # for a last snapshot, after the launcher has died
 _SPARE_THREADS = 8  # of Courier's servers, besides one for each actor
 _NOTICE_SECONDS = 10  # between SIGTERM and the end of a node without a save, which kills itself
@@ -82,11 +79,9 @@ def start_process(name: str, command: Sequence[str], logs: Path, **env: str) -> 
     """Starts a process that dies with this one until `node_process`: it has nothing to save yet."""
     log = logs / name
     log.parent.mkdir(parents=True, exist_ok=True)
-    die = functools.partial(_LIBC.prctl, _PR_SET_PDEATHSIG, signal.SIGKILL)
+    mortal = [sys.executable, "-S", "-c", _MORTAL, *command]
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            command, env={**os.environ, **env}, stdout=file, stderr=file, preexec_fn=die
-        )
+        process = subprocess.Popen(mortal, env={**os.environ, **env}, stdout=file, stderr=file)
 
     def ended() -> str:
         code = process.poll()
