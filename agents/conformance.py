@@ -265,7 +265,7 @@ def check_agent(
                 )
             rows.append(rows_of(timestep, action, extras))
             if step == 0 and not _equal(act(params, _restored(state), timestep), decision):
-                raise ValueError(f"Agent.{name} gives other results with a restored actor state.")
+                raise ValueError(f"Agent.{name}: results differ with a restored actor state.")
             state = decision.state
         return jax.tree.map(lambda *x: np.stack(x, axis=1), *rows[: sequence.length]), state
 
@@ -322,7 +322,7 @@ def check_agent(
                 )
         restored = _restored(learner)
         if not _equal(gradients(restored, samples[0]), found[0]):
-            raise ValueError("Agent.gradients gives other results with a restored learner state.")
+            raise ValueError("Agent.gradients: results differ with a restored learner state.")
         learner = apply(restored, mean(*(each for each, _ in found)))
     # Where an episode of one rollout ends, that of the other goes on.
     for rows, goes_on in ((terminated, truncated), (truncated, terminated)):
@@ -331,7 +331,7 @@ def check_agent(
             "the action of an episode's last row: mask the step after it": serve(
                 rows._replace(action=action), zeros
             ),
-            "rows behind Sample.mask, which are padding": serve(rows, goes_on),
+            "rows where Sample.mask is False, which are padding": serve(rows, goes_on),
         }
         grads, update = gradients(learner, serve(rows, zeros))
         for what, sample in changes.items():

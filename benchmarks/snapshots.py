@@ -37,7 +37,7 @@ def frames():
 
 
 def rings(gigabytes):
-    """Rows of a store: views of one array, like those of `RowRings`."""
+    """Rows of a store: views of one array, like those of `LocalReplay`."""
     seen = frames()
     row = [("observation", "u1", seen.shape[1:]), ("reward", "f4"), ("mu", "f4", 6)]
     dtype = np.dtype(row, align=True)

@@ -59,7 +59,7 @@ def export(
     unknown = [name for name in platforms if name not in get_args(Platform)]
     if unknown or not platforms:
         allowed, given = ", ".join(get_args(Platform)), ", ".join(unknown) or "none"
-        raise ValueError(f"platforms must be of {allowed}, got {given}.")
+        raise ValueError(f"platforms must be some of {allowed}, got {given}.")
     place = output.absolute()  # the environment may change the working directory
     trained = load_agent(run, snapshot)
     functions, names = _flat_functions(trained)

@@ -90,7 +90,7 @@ def _without_devices() -> str:
             sys.modules["jax"].devices()
     except Exception as error:  # an AssertionError without words is one of them
         named = os.environ.get("JAX_PLATFORMS", "")
-        return f"JAX has no device with JAX_PLATFORMS={named!r} ({reason(error)}): leave it out."
+        return f"JAX has no device with JAX_PLATFORMS={named!r} ({reason(error)}): unset it."
     return ""
 
 

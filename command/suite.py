@@ -67,7 +67,7 @@ def evaluate_suite(
             )
         tasks[row] = run, found
     if not tasks:
-        raise ValueError("There is no run of any game.")
+        raise ValueError("None of the runs is of a game.")
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w", newline="", encoding="utf-8", buffering=1) as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -138,7 +138,7 @@ def _parse_resumed(default: Arguments, words: Sequence[str], prog: str) -> Argum
         parse(with_types(default, hidden), words, prog=prog)
     for word in unknown:
         raise ValueError(
-            f"{word.partition('=')[0].replace('_', '-')} cannot be given: a run that is resumed "
+            f"{word.partition('=')[0].replace('_', '-')} cannot be given: a resumed run "
             f"keeps its config, except for --{', --'.join(_CHANGEABLE).replace('_', '-')}."
         )
     return given

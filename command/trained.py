@@ -188,7 +188,7 @@ def plot_command(arguments: Sequence[str]) -> int:
 def _print(result: Scores, video: Path | None) -> None:
     interval = f"95 %: {result.low:.6g} to {result.high:.6g}"
     if math.isnan(result.low):
-        interval = f"no interval: it takes {LEAST_EPISODES} episodes"
+        interval = f"no interval: it needs {LEAST_EPISODES} episodes"
     print(
         f"mean return {result.mean_return:.6g} ({interval}) over {_episodes(result.episodes)} of "
         f"{result.mean_length:.0f} steps, after {result.steps} steps of training"

@@ -79,9 +79,9 @@ def _compare_runs(environment: Any, generator: np.random.Generator) -> None:
         for name, one, two in zip(TimeStep._fields, *pair, strict=True):
             if not np.array_equal(one, two):
                 _log.warning(
-                    f"{name} at step {step} differs in two runs of one seed: the environment keeps "
-                    "something over a reset, or its random numbers come from np.random or random "
-                    "in place of self.np_random, so that a run cannot be repeated."
+                    f"{name} at step {step} differs between two runs with the same seed: the "
+                    "environment keeps state across resets, or draws from np.random or random "
+                    "instead of self.np_random, so a run cannot be repeated."
                 )
                 return
 

@@ -352,7 +352,7 @@ def _check_vector(made: Any, name: str, num_envs: int) -> None:
     if missing:
         raise ValueError(f"{needed}, which has no {', '.join(missing)}.")
     if not isinstance(spec, EnvironmentSpec) or not isinstance(spec.observations, specs.Array):
-        raise ValueError(f"{needed} whose spec is {spec!r:.60}, no EnvironmentSpec of arrays.")
+        raise ValueError(f"{needed} whose spec is {spec!r:.60}, not an EnvironmentSpec of arrays.")
     if not isinstance(count, int | np.integer) or count != num_envs:
         raise ValueError(f"{name} has {count!r} environments instead of {num_envs}.")
 

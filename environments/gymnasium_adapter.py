@@ -138,8 +138,8 @@ def _note_on_statistics(environment: gymnasium.Env) -> str:
     """A sentence if wrappers of an environment have running statistics; else nothing."""
     names = [type(each).__name__ for each in _wrappers(environment) if _running_statistics(each)]
     note = (
-        f"The running statistics of {' and '.join(names)} belong to each environment alone: a "
-        "resumed run keeps them, evaluations start with new ones."
+        f"Each environment has its own running statistics of {' and '.join(names)}: a resumed run "
+        "keeps them, and evaluations start with new ones."
     )
     return note if names else ""
 
@@ -165,7 +165,7 @@ class GymnasiumVectorAdapter(SequentialVector):
         self.frames_per_second = (vector.metadata or {}).get("render_fps")
         pool = is_pool(vector)
         if pool and seed is not None:
-            raise ValueError("seed must be None for EnvPool: a pool takes it where it is made.")
+            raise ValueError("seed must be None for EnvPool: a pool takes its seed when made.")
         with one_sentence("the vector's spaces cannot be read"):
             if pool:
                 num_envs, limit = vector.config["num_envs"], vector.config.get("max_episode_steps")
@@ -194,7 +194,7 @@ class GymnasiumVectorAdapter(SequentialVector):
             close_quietly(self._vector, "the vector", has_failed=self._has_failed)
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
-        raise ValueError(f"{type(self._vector).__name__} has no state that could be kept")
+        raise ValueError(f"{type(self._vector).__name__} has no state that can be saved")
 
     def _results(self, given: np.ndarray, first: np.ndarray) -> Iterable[Result]:
         if self._num_steps == 0:

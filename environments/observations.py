@@ -57,13 +57,13 @@ class Part:
         try:
             array = np.asarray(value)
         except Exception as error:  # lists of several lengths, and whatever `__array__` raises
-            raise MisfitError(f"is no array, but {_shown(self._space)} is one") from error
+            raise MisfitError(f"is not an array, but {_shown(self._space)} is") from error
         if array.shape != self._shape:
             shown = _shown(self._space)
             raise MisfitError(f"has shape {array.shape}, but {shown} has shape {self._shape}")
         if array.dtype.kind not in (_NUMBERS if self._limits is None else _INTEGERS):
             kind = array.dtype if array.dtype.kind in "fc" else type(value).__name__
-            raise MisfitError(f"is of type {kind}, which {_shown(self._space)} does not take")
+            raise MisfitError(f"is of type {kind}, which {_shown(self._space)} does not accept")
         if self._limits is not None and not (self._fits_always and array.dtype == self._dtype):
             array = self._distances(array)
         self._write(array, out)
@@ -193,7 +193,7 @@ def image(space: Any, limits: Limits) -> tuple[specs.Array, Part, str]:
     channels_first = len(space.shape) == 3 and min(shape[1:]) >= max(_SIDE, 4 * shape[0])
     if channels_first:
         shape = (*shape[1:], shape[0])
-        notes.append(f"have their channels first, {space.shape}, and are turned to {shape}")
+        notes.append(f"have their channels first, {space.shape}, and are transposed to {shape}")
     low, high = limits
     if space.dtype != np.bool_ and not (np.all(low == 0) and np.all(high == _WHITE)):
         notes.append(f"have values from {np.min(low)} to {np.max(high)}, which become 0 to 255")

@@ -130,7 +130,7 @@ class PureVector:
     def state(self) -> list[np.ndarray]:
         """See `Resumable`."""
         if self._running is None:
-            raise ValueError("The environments were not reset yet.")
+            raise ValueError("The environments have not been reset yet.")
         return leaves_of(self._running)
 
     def restore(self, state: Sequence[np.ndarray]) -> None:
@@ -181,7 +181,7 @@ def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
     plain = jax.eval_shape(without_keys, wanted)
     needed, found = ([f"{x.dtype} {x.shape}" for x in each] for each in (plain, leaves))
     if needed != found:
-        raise ValueError(f"a state of another environment: {found} in place of {needed}")
+        raise ValueError(f"a state of another environment: {found} instead of {needed}")
     return jax.tree.unflatten(structure, with_keys(wanted, [jnp.array(x) for x in leaves]))
 
 

@@ -118,9 +118,7 @@ class Gymnax:
             bounds = (np.broadcast_to(x, shape) for x in (actions.low, actions.high))
             allowed = specs.BoundedArray(shape, np.float32, *bounds, "action")
         else:
-            raise ValueError(
-                f"{type(environment).__name__} must have actions that are discrete or have bounds."
-            )
+            raise ValueError(f"{type(environment).__name__} must have discrete or bounded actions.")
         self._limit = int(getattr(self._params, "max_steps_in_episode", DEFAULT_LIMIT))
         self._is_mixed = not hasattr(environment, "is_truncated")
         observations = specs.Array(tuple(seen.shape), np.float32, "observation")

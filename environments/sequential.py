@@ -137,7 +137,7 @@ class SequentialVector:
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
         """What has the state of environment e; a ValueError if nothing has."""
-        raise ValueError(f"{type(self).__name__} has no state that could be kept")
+        raise ValueError(f"{type(self).__name__} has no state that can be saved")
 
     def _results(self, given: np.ndarray, first: np.ndarray) -> Iterable[Result]:
         """What each environment returns; where `first`, it begins an episode."""

@@ -51,8 +51,8 @@ def _observations(space: Any) -> tuple[specs.Array, Part | Group, str]:
     shape = (space.shape if kind == "f" else (tree.size,)) or (1,)
     if kind != "f" and tree.size > MAX_FLATTENED:
         raise ValueError(
-            f"the observation space {space} has {tree.size} numbers, at most {MAX_FLATTENED} can "
-            "be flattened: a large image must be the whole observation, of unsigned integers."
+            f"the observation space {space} has {tree.size} numbers, but at most {MAX_FLATTENED} "
+            "can be flattened: a large image must be the whole observation, in unsigned integers."
         )
     return specs.Array(shape, np.float32, "observation"), tree, ""
 

@@ -57,7 +57,7 @@ def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
     complete, _, _ = path.read_text(encoding="utf-8-sig").rpartition("\n")
     header, *rows = list(csv.reader(complete.splitlines())) or [[]]
     if not rows:
-        raise ValueError(f"{path} is empty: nothing was measured yet.")
+        raise ValueError(f"{path} is empty: nothing has been measured yet.")
     if len(header) == 1 and ";" in header[0]:
         raise ValueError(f"{path} has semicolons between its columns: it must have commas.")
     try:

@@ -136,7 +136,7 @@ def _statistics(results: Results) -> Iterable[str]:
     for agent in results.agents:
         found = [results.scores.get((agent, task.name), {}) for task in results.tasks]
         if any(each.keys() != found[0].keys() for each in found):
-            yield f"<p>{html.escape(agent)} has not all seeds on all tasks.</p>"
+            yield f"<p>{html.escape(agent)} does not have all seeds on all tasks.</p>"
         else:
             scores = np.array([[each[seed] for each in found] for seed in sorted(found[0])])
             tables[agent] = statistics.normalised(scores, low, high)

@@ -59,7 +59,7 @@ class ProgramConfig(ProgramOptions):
         check_fields(self)
         if self.acme is not None and (self.has_workers or self.run.environments_per_actor > 1):
             raise ValueError(
-                "acme must be None with workers, and num_envs must be num_actors with it: its loop "
+                "acme must be None with workers, and needs num_envs equal to num_actors: its loop "
                 f"steps one environment, got acme {self.acme}, num_envs {self.run.num_envs}."
             )
 

@@ -71,7 +71,7 @@ def episodes_of(
     }
     if any(found != {count} for found in lengths.values()) or not count:
         shown = {name: min(found, default=0) for name, found in lengths.items()}
-        raise ValueError(f"the arrays of transitions must have one length above 0, got {shown}.")
+        raise ValueError(f"the arrays of transitions must have equal lengths above 0, got {shown}.")
     structures: list[Any] = [jax.tree.structure(tree) for tree in (seen, after)]
     if structures[0] != structures[1]:
         raise ValueError("observations and next_observations must have the same entries.")
@@ -150,7 +150,7 @@ def rows_of(episode: Episode, number: int, spec: EnvironmentSpec) -> Row:
     count = len(np.atleast_1d(given))
     if not count or len(ends) not in (1, count) or ends[:-1].any():
         raise ValueError(
-            f"{name} must have at least one transition and terminate at its last one only, got "
+            f"{name} must have at least one transition and terminate only at its last one, got "
             f"{count} transitions and terminations at {np.flatnonzero(ends).tolist()}."
         )
     if isinstance(spec.actions, specs.DiscreteArray) and given.dtype.kind not in "iu":

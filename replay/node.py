@@ -136,7 +136,7 @@ class ReplayNode:
             if request in self._answers:
                 return self._answers[request][1]
         raise ValueError(
-            f"The draws of request {request} have been used, the next one is {self._request}."
+            f"The draws of request {request} have been used; the next request is {self._request}."
         )
 
     def set_priorities(self, restarts: int, priorities: Priorities) -> None:

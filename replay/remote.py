@@ -84,11 +84,11 @@ class NodeWriter:
             if len(self._rows) + len(self._sent) < MAX_CHUNKS * CHUNK_ROWS:
                 return
             if self._stop():
-                raise Stopped("Stopped while waiting for the replay to take rows.")
+                raise Stopped("Stopped while waiting for the replay to accept rows.")
             waited = time.monotonic() - started
             if waited >= self._max_wait:
                 raise WaitTimeout(
-                    f"Waited {waited:.0f} s for the replay to take rows of the environments "
+                    f"Waited {waited:.0f} s for the replay to accept rows of the environments "
                     f"{self._environments[0]} to {self._environments[-1]}."
                 )
             self._is_taken(min(time.monotonic() + _POLL_SECONDS, started + self._max_wait))

@@ -324,7 +324,7 @@ class TreeSelector:
     def _check_present(self, slots: np.ndarray) -> np.ndarray:
         present = self.are_present(slots)
         if not present.all():
-            raise ValueError(f"slots must be present (inserted), {slots[~present][0]} is not.")
+            raise ValueError(f"slots must be present (inserted), but {slots[~present][0]} is not.")
         return slots
 
     def _last(self, slots: np.ndarray) -> np.ndarray:

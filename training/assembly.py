@@ -141,7 +141,7 @@ def given_environments(
     if environment is None:
         return None
     if resume:
-        raise ValueError("environment must be None if resume is True: a run makes its own.")
+        raise ValueError("environment must be None if resume is True: the run makes its own.")
     if config.num_actors != 1:
         raise ValueError(
             f"environment must be None if num_actors is not 1, got num_actors {config.num_actors}."

@@ -174,7 +174,7 @@ class ParameterClient:
         self.staleness = self.failures = 0
         self._get, self._packing = get, packing
         self._period, self._stop = update_period, stop
-        self._steps, self._reason = 0, "no call was made yet"
+        self._steps, self._reason = 0, "no call has been made"
         self._arrived: tuple[int, bytes] | None = None
         self.blob: bytes | None = None  # of `params`
         self._known = -1  # the newest version that has arrived

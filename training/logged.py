@@ -116,7 +116,7 @@ def _zeros(like: Any, count: int) -> Any:
 def _given(name: str, like: Any, episode: Episode, number: int, agent: str) -> np.ndarray:
     """An extra that came with an episode, and zeros for its last row."""
     if name not in episode.extras:
-        why = "what the behaviour that chose the actions knew"
+        why = "which the policy that chose the actions must have recorded"
         if name == "mu":
             why = "the probabilities with which the actions were chosen, by which Retrace divides"
         raise ValueError(

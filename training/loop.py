@@ -175,7 +175,7 @@ class Actor:
         """The running episodes, for `restore_running`: plain data, not copied, or a ValueError."""
         environment = self._environment
         if not isinstance(environment, Resumable):
-            raise ValueError(f"{type(environment).__name__} has no state that could be kept")
+            raise ValueError(f"{type(environment).__name__} has no state that can be saved")
         return {
             "environment": environment.state(),
             "timestep": [np.array(x) for x in self._newest()],

@@ -155,8 +155,8 @@ def _tell(doing: Callable[[], str] | None, stop: threading.Event, ended: threadi
         if stop.is_set():
             if not ended.wait(_PATIENCE_SECONDS):
                 sys.stderr.write(
-                    f"Stopping: waiting for {doing()}. Ctrl-C again does not wait, and the newest "
-                    "snapshot stays the last.\n"
+                    f"Stopping: waiting for {doing()}. A second Ctrl-C does not wait, and saves no "
+                    "further snapshot.\n"
                 )
             return
 
@@ -188,8 +188,8 @@ class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
                 pass
         except BlockingIOError:
             raise ValueError(
-                f"{self._directory} is in use by {self._holder()}, which writes into it: wait for "
-                "its end, or choose another run directory."
+                f"{self._directory} is in use by {self._holder()}, which writes into it: wait "
+                "until it ends, or choose another run directory."
             ) from None
         except OSError as error:
             raise ValueError(

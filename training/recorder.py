@@ -204,9 +204,9 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         _csv_writer(file).writerows([columns, *kept])
     if steps and not complete:
-        _log.warning(f"{path} was missing or empty: it starts again, without the earlier rows.")
+        _log.warning(f"{path} was missing or empty: a new one is started, without earlier rows.")
     elif len(whole) < len(rows):
-        _log.warning(f"{path}: damaged rows were removed, {len(rows) - len(whole)} of {len(rows)}.")
+        _log.warning(f"{path}: removed {len(rows) - len(whole)} damaged rows of {len(rows)}.")
 
 
 def _is_whole(row: Sequence[str], columns: Sequence[str]) -> bool:
@@ -236,7 +236,7 @@ def describe(
         f"{config.agent} on {config.environment}, preset {config.preset}, {config.steps} steps, "
         f"seed {config.seed}, {config.num_envs} environments, in {directory}",
         f"Replay: {rows} rows take {nbytes / 1e9:.2f} GB when it is full; {learns}. "
-        "Compiling comes before the first steps and the first updates.",
+        "Compilation comes before the first steps and the first updates.",
         config.entry.describe_preset(config.environment, spec),
     ]
 
@@ -481,7 +481,7 @@ class Recorder(contextlib.ExitStack):
         _log.info(
             f"{'Stopped' if interrupted else 'Finished'} at {counters.steps} steps and "
             f"{counters.updates} updates, on average {rate(counters.steps / seconds)} steps/s and "
-            f"{rate(counters.updates / seconds)} updates/s with compiling and evaluations; "
+            f"{rate(counters.updates / seconds)} updates/s including compilation and evaluations; "
             f"{'no episode ended' if math.isnan(self.last_return) else trained}."
         )
 
@@ -504,7 +504,7 @@ class EqualReturns:
         if differ or not self._is_over:
             return None
         return (
-            f"All episodes of the first tenth of the run returned {self._returns[0]:g}: no reward "
-            "has told yet which actions are better. Agent57 seeks what is new, D4PG's noise moves "
-            "what has inertia, ACER and Reactor meet rare rewards by chance (docs/environments.md)."
+            f"All episodes of the first tenth of the run returned {self._returns[0]:g}: so far no "
+            "reward distinguishes good actions from bad ones. Agent57 seeks novelty, D4PG's noise "
+            "is correlated, ACER and Reactor find rare rewards by chance (docs/environments.md)."
         )

@@ -290,7 +290,7 @@ def _check_together(run: RunConfig) -> None:
             count,
             "actor_update_period",
             None,
-            "None with workers, which act with what they learn with",
+            "None with workers, which act with the parameters of their gradients",
         ),
         (count, "learner_devices", 1, on_one),
         (run.on_device, "num_actors", 1, "1 if on_device is True"),

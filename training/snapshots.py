@@ -303,9 +303,9 @@ class Snapshots:
     def _damaged(self, steps: int) -> ValueError:
         older = self._newest_whole(steps - 1)
         advice = (
-            f"the newest older one that is whole is at {older} steps, and --resume goes back to it"
+            f"the newest intact older one is at {older} steps, and --resume goes back to it"
             if older is not None
-            else "no older one is whole, and the run must be trained again in another directory"
+            else "no older one is intact, and the run must be trained again in another directory"
         )
         return ValueError(
             f"The snapshot at {steps} steps is damaged ({self._reason(steps)}): {advice}."

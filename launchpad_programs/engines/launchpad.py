@@ -255,7 +255,7 @@ class CourierPeer(RemotePeer):
             if error.code.name not in _NO_ANSWER:
                 raise RuntimeError(f"{self.title} refused a call: {error}") from None
         sent.cancel()
-        raise PeerLost(f"{self.title} is not there.")
+        raise PeerLost(f"{self.title} cannot be reached.")
 
     def _is_there(self) -> bool:
         """Whether the node's port is open: Courier does not say that a server has died."""

@@ -279,7 +279,7 @@ class RayPeer(RemotePeer):
 
     def _read(self, sent: Any, timeout: float) -> Any:
         if sent is None:
-            raise PeerLost(f"{self.title} is not there.")
+            raise PeerLost(f"{self.title} cannot be reached.")
         try:
             answer = ray.get(sent, timeout=timeout)
         except ray.exceptions.GetTimeoutError:
@@ -291,7 +291,7 @@ class RayPeer(RemotePeer):
             return answer
         if answer.traceback:
             raise RuntimeError(f"{self.title} refused a call: {answer.traceback}")
-        raise Starting(f"{self.title} starts.")
+        raise Starting(f"{self.title} is starting.")
 
 
 def _add_nice(nice: int) -> None:

@@ -99,7 +99,7 @@ def watch(address: str) -> Callable[[], str]:
         except OSError as error:
             return str(error) if now - answered > _SILENT_SECONDS else ""
         answered = now
-        return "" if home_resources() else "this host is no part of its cluster any more"
+        return "" if home_resources() else "this host is no longer part of its cluster"
 
     return ended
 

@@ -80,7 +80,7 @@ class ReverbReplay:
             priorities = (priorities**alpha + bound) ** (1 / alpha)
         updates = dict(zip(keys.tolist(), priorities.tolist(), strict=True))
         self._calls.submit(
-            lambda: self._client.mutate_priorities(TABLE, updates), "priorities to be taken"
+            lambda: self._client.mutate_priorities(TABLE, updates), "priorities to be accepted"
         )
 
     def metrics(self, keys: Any) -> dict[str, float]:

@@ -102,7 +102,7 @@ class _Stream:
             self._server.retry(
                 lambda: self._writer.flush(self._pending, _POLL_MS),
                 (reverb.errors.DeadlineExceededError,),
-                f"the replay to take the rows of environment {self._environment}",
+                f"the replay to accept the rows of environment {self._environment}",
             )
 
     def close(self, deadline: float) -> None:

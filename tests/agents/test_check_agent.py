@@ -306,7 +306,7 @@ WRONG_VALUES = {
     "padding": (
         "gradients",
         learns_from(lambda sample: ~sample.rows.is_last[:, :-1]),
-        r"Agent\.gradients must not depend on rows behind Sample\.mask",
+        r"Agent\.gradients must not depend on rows where Sample\.mask is False",
     ),
 }
 

@@ -285,7 +285,7 @@ def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
     [
         (
             "--seed 3",
-            "--seed cannot be given: a run that is resumed keeps its config, except for "
+            "--seed cannot be given: a resumed run keeps its config, except for "
             "--steps, --learner-devices, --logger.",
         ),
         ("--agent.learning_rate=1", "--agent.learning-rate cannot be given"),
@@ -353,7 +353,7 @@ MISFIT = "{run}/snapshots/240.npz is of another agent, config or version"
         (halve, *["{run}/config.json is damaged or of another version"] * 2),
         (without_rate, *["retrax: agent_config.rate is missing."] * 2),
         (lambda run: shutil.rmtree(run / "snapshots"), None, "--resume starts from the beginning"),
-        (cut_snapshots, "no older one is whole, and the run must be trained again in ", "damaged"),
+        (cut_snapshots, "no older one is intact, and the run must be trained again in ", "damaged"),
         (rename, "(its counters are those at 240 steps)", "at 240 steps"),
         (lambda run: replace(run, *UNIFORM), "selector proportional, and the config", None),
         (lambda run: replace(run, *LONGER), "rows have length 4, and the config has 5", None),
@@ -413,7 +413,7 @@ def test_one_episode_has_no_interval_and_json_no_nan(run, retrax, contents):
     assert (status, "NaN" in out, json.loads(out)["low"]) == (0, False, None)
     for episodes, words in ((1, "1 episode"), (9, "9 episodes")):
         _, out, _ = retrax("evaluate", run, "--episodes", episodes)
-        assert f"(no interval: it takes 10 episodes) over {words} of 9 steps," in out
+        assert f"(no interval: it needs 10 episodes) over {words} of 9 steps," in out
     assert contents(run) == before  # no evaluation changes a run
     seeds = {retrax("evaluate", run, "--episodes", 50, "--seed", seed)[1] for seed in range(3)}
     assert len(seeds) > 1

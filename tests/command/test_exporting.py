@@ -188,7 +188,7 @@ def test_nothing_half_written_stays(finished, tmp_path, monkeypatch):
 
 
 def test_what_a_platform_lacks_is_named(finished, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match=r"platforms must be of cpu, cuda, rocm, tpu, got abacus"):
+    with pytest.raises(ValueError, match=r"must be some of cpu, cuda, rocm, tpu, got abacus"):
         retrax.export(finished, tmp_path / "agent", platforms=("cpu", "abacus"))
 
     def lower(*_):

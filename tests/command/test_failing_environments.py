@@ -201,7 +201,7 @@ def test_a_step_that_does_not_end_is_left_at_the_second_interrupt(here, retrax, 
     monkeypatch.setattr(process, "_PATIENCE_SECONDS", 0.05)
     status, _, err = train(retrax, tiny, "Hang")
     assert status == 130
-    assert err.count("waiting for the environments' step after 104 steps. Ctrl-C again") == 1
+    assert err.count("waiting for the environments' step after 104 steps. A second Ctrl-C") == 1
     assert err.endswith("retrax: Interrupted.\n")
     snapshots, notes = open_snapshots(here / "run")
     assert (snapshots.newest_whole(), notes) == (80, [])

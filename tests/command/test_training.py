@@ -54,7 +54,7 @@ def test_a_finished_run(finished):
     assert "with 3 discrete actions: the default preset of noisy for them is default." in text
     assert "steps/s, learning" in text
     assert re.search(r"Finished at 240 steps and \d+ updates, on average [\d.]+ steps/s and", text)
-    assert "Compiling comes before" in text
+    assert "Compilation comes before" in text
 
 
 def test_an_agents_advice_is_logged_once(tiny, retrax, tmp_path, monkeypatch):
@@ -78,7 +78,7 @@ def test_a_damaged_snapshot_is_not_evaluated_and_a_resumed_run_goes_back(run, fi
     status, _, err = retrax("evaluate", run, "--episodes", "1")
     assert status == 2
     assert f"The snapshot at 240 steps is damaged ({path} is not what was written" in err
-    assert "the newest older one that is whole is at 160 steps" in err
+    assert "the newest intact older one is at 160 steps" in err
     status, _, err = retrax("train", "--resume", run)
     assert status == 0
     sentence = "going back to the one at 160 steps."

@@ -206,5 +206,5 @@ def test_errors_of_a_vector_are_one_sentence():
     environment._vector.step = lambda actions: 1 / 0
     with pytest.raises(ValueError, match=r"the vector failed in step\(\), at step 1: ZeroDivision"):
         environment.step(np.zeros(NUM_ENVS, int))
-    with pytest.raises(ValueError, match="SyncVectorEnv has no state that could be kept"):
+    with pytest.raises(ValueError, match="SyncVectorEnv has no state that can be saved"):
         environment.state()

@@ -42,7 +42,7 @@ MISFITS = [
     (FLOATS, None, "", r"has shape \(\), but"),
     (spaces.MultiDiscrete([3, 3], start=[0, 1]), np.array([2, 0]), "[1]", "is 0, but .* 1 to 3$"),
     (spaces.MultiBinary(3), np.array([1, 2, 0]), "[1]", "is 2, but .* has 0 to 1$"),
-    (FLOATS, [[1.0], [1.0, 2.0]], "", "is no array, but Box.* is one$"),
+    (FLOATS, [[1.0], [1.0, 2.0]], "", "is not an array, but Box.* is$"),
     (FLOATS, np.ones(2, complex), "", "is of type complex128"),
     # Together these have six numbers.
     (spaces.Dict(a=FLOATS, b=COUNTS), {"a": np.zeros(3), "b": ZEROS}, "['a']", r"shape \(3,\)"),
@@ -275,8 +275,8 @@ def test_images_with_their_channels_first_are_turned_and_that_is_said(shape, tur
         assert note == ""
         return
     np.testing.assert_array_equal(seen, shown.transpose(1, 2, 0))
-    sentence = f"The environment's images have their channels first, {shape}, and are turned to "
-    assert note == f"{sentence}{seen.shape}."
+    sentence = f"The environment's images have their channels first, {shape}, and are transposed"
+    assert note == f"{sentence} to {seen.shape}."
     config = RunConfig(agent="acer", environment="x")
     assert config.entry.describe_preset("x", environment.spec).endswith(f". {note}")
 
@@ -296,7 +296,7 @@ LARGE = spaces.Dict({"camera": spaces.Box(0, 255, (84, 84, 3), np.uint8), "n": T
         ("space", spaces.Box(0, 2**32 - 1, (2, 2), np.uint32), SEEN),
         ("space", spaces.Text(3), SEEN),
         ("space", spaces.Tuple((TWO, spaces.Sequence(TWO))), SEEN),
-        ("space", LARGE, "has 21170 numbers, at most 4096 can be flattened"),
+        ("space", LARGE, "has 21170 numbers, but at most 4096 can be flattened"),
         ("space", specs.StringArray(()), SEEN),
         ("space", specs.Array((2,), np.int32), SEEN),
         ("space", specs.Array((2, 2), np.uint32), SEEN),

@@ -211,8 +211,8 @@ def test_data_of_a_class_that_may_hide_a_state_are_refused(name):
 
 def test_a_note_says_what_becomes_of_running_statistics():
     assert make(normalised).spec.note == (
-        "The running statistics of NormalizeReward and NormalizeObservation belong to each "
-        "environment alone: a resumed run keeps them, evaluations start with new ones."
+        "Each environment has its own running statistics of NormalizeReward and "
+        "NormalizeObservation: a resumed run keeps them, and evaluations start with new ones."
     )
     assert make("Pendulum-v1").spec.note == ""
 

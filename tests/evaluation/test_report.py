@@ -38,7 +38,7 @@ def test_a_page_holds_all_that_it_shows_and_fits_a_phone(tmp_path):
     assert "<title>control: acer, d4pg, my_long" in text
     assert [source.partition(",")[0] for source in page.sources] == ["data:image/png;base64"] * 2
     assert page.open == []
-    assert "my_long_module_name:MY_LONG_AGENT_NAME has not all seeds on all tasks." in text
+    assert "my_long_module_name:MY_LONG_AGENT_NAME does not have all seeds on all tasks." in text
     assert "overflow-x: auto" in rules["table"]
     assert rules["img"] == "max-width: 100%;"
     assert rules["h1, p"] == "overflow-wrap: anywhere;"

@@ -230,13 +230,13 @@ def test_answers_of_ray_and_what_is_none(monkeypatch, ray_engine):
     for answer in (lost, None):
         with pytest.raises(PeerLost, match="The replay died before it answered"):
             (answer or peer.send("get")).result(0.0)
-    with pytest.raises(Starting, match="The replay starts"):
+    with pytest.raises(Starting, match="The replay is starting"):
         peer.send("get").result(0.0)
     with pytest.raises(RuntimeError, match="replay refused a call: Traceback: ValueErr"):
         peer.send("get").result(0.0)
     assert peer.call("get") == 8
     assert fake.lookups == 3
-    with pytest.raises(PeerLost, match="The learner is not there"):
+    with pytest.raises(PeerLost, match="The learner cannot be reached"):
         ray_engine.RayPeer("learner/0", threading.Event()).send("get").result(0.0)
 
 
@@ -281,9 +281,9 @@ class StatusError(Exception):
     ("answer", "error", "match"),
     [
         (None, TimeoutError, "The counter gave no answer for 0.01 s"),
-        ("the port is closed", PeerLost, "The counter is not there"),
-        (StatusError("UNAVAILABLE"), PeerLost, "is not there"),
-        (StatusError("DEADLINE_EXCEEDED"), PeerLost, "is not there"),
+        ("the port is closed", PeerLost, "The counter cannot be reached"),
+        (StatusError("UNAVAILABLE"), PeerLost, "cannot be reached"),
+        (StatusError("DEADLINE_EXCEEDED"), PeerLost, "cannot be reached"),
         (StatusError("INTERNAL"), RuntimeError, "refused .*: INTERNAL"),
         (3, None, ""),
     ],

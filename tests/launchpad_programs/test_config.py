@@ -137,7 +137,7 @@ def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path)
         ({"acme": "my_options:NONE"}, "must name AcmeOptions as package.module:NAME, got my_opt"),
         ({"acme": "my_options"}, "must name AcmeOptions as package.module:NAME, got my_options"),
         ({"acme": "no_such:OPTIONS"}, "no_such.*cannot be imported"),
-        ({"acme": "json:loads", "num_envs": 4}, "num_envs must be num_actors with it.* num_envs 4"),
+        ({"acme": "json:loads", "num_envs": 4}, "needs num_envs equal to num_actors.* num_envs 4"),
     ],
 )
 def test_wrong_options(tmp_path, acme_module, changes, expected):

@@ -178,7 +178,7 @@ def test_a_cluster_is_watched(monkeypatch):
         resources.clear()
         assert ended() == "", "it looks every two seconds"
         clock.now += 2.5
-        assert ended() == "this host is no part of its cluster any more"
+        assert ended() == "this host is no longer part of its cluster"
     found = []
     for _ in range(5):
         clock.now += 2.5

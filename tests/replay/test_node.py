@@ -358,7 +358,7 @@ def test_priorities_are_set_once_and_use_the_draws_before():
     assert (priorities_of(node)[slots] == 5).all()
     assert node.state()["counters"][1] == 2, "two updates are used"
     with pytest.raises(
-        ValueError, match=r"The draws of request 1 have been used, the next one is 3\."
+        ValueError, match=r"The draws of request 1 have been used; the next request is 3\."
     ):
         node.draw(0, 1, 0.0)
 

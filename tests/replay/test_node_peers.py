@@ -63,7 +63,7 @@ def write_all(writer, rows, written):
 
 def write_until_stopped(writer, rows):
     written = []
-    with pytest.raises(Stopped, match="waiting for the replay to take rows"):
+    with pytest.raises(Stopped, match="waiting for the replay to accept rows"):
         write_all(writer, rows, written)
     return len(written)
 
@@ -92,7 +92,7 @@ def test_a_writer_waits_while_its_rows_are_held_back():
 def test_a_writer_gives_up_in_the_end():
     _, peer = make_peer(silent=True)
     writer = open_writer(peer, max_wait=0.02)
-    with pytest.raises(WaitTimeout, match=r"Waited \d+ s for the replay to take rows of .* 0 to 1"):
+    with pytest.raises(WaitTimeout, match=r"Waited \d+ s for the replay to accept rows .* 0 to 1"):
         write_all(writer, stream(30), [])
 
 

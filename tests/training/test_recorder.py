@@ -184,7 +184,7 @@ def test_damaged_rows_are_removed(tmp_path, caplog, damaged):
         file.write(damaged + row(3, "").encode() + row(4, 0.5).encode() + damaged + b"\0" * 10)
     write(tmp_path, [make_row(5)], resumed_at=3)
     assert read_csv(tmp_path).splitlines()[1:] == ["1,0.5,1.0", "3,,1.0", "5,0.5,1.0"]
-    assert "metrics.csv: damaged rows were removed, 2 of" in caplog.text
+    assert "metrics.csv: removed 2 damaged rows of" in caplog.text
 
 
 def test_rows_that_a_spreadsheet_wrote_are_kept(tmp_path, caplog):

@@ -207,7 +207,7 @@ def test_damage_is_described_in_one_sentence(tmp_path, how):
     changed = {"truncated": data[: len(data) // 2], "longer": data + b"0", "empty": b""}
     path.write_bytes(changed.get(how, b"\x89PNG" * 100))
     with pytest.raises(
-        ValueError, match=r"7 steps is damaged \(.* whole is at 6 steps, and --resume goes back"
+        ValueError, match=r"7 steps is damaged \(.* older one is at 6 steps, and --resume goes back"
     ) as error:
         read(tmp_path, 7)
     assert f"{path} is not what was written" in str(error.value)
@@ -243,7 +243,7 @@ def test_100_of_100_flipped_bits_are_refused(tmp_path):
     for bit in np.random.default_rng(0).integers(8 * path.stat().st_size, size=100):
         flip(path, bit)
         snapshots = Snapshots(tmp_path)
-        with pytest.raises(ValueError, match=f"{path} is not what .* whole is at 5 steps"):
+        with pytest.raises(ValueError, match=f"{path} is not what .* older one is at 5 steps"):
             snapshots.read(7, learner=template())
         assert snapshots.newest_whole() == 5
         first, second = snapshots.passed_over()

@@ -41,7 +41,7 @@ def test_the_table_keeps_the_ratio_on_both_sides():
     ):
         with pytest.raises(
             WaitTimeout,
-            match=r"Waited . s for the replay to take the rows of environment 0: table sequences "
+            match=r"Waited . s for the replay to accept the rows of environment 0: table sequences "
             r"at 127.0.0.1:\d+ holds \d+ of at most 10000 items \(minimum 47\), after \d+ inserts "
             r"and \d+ samples",
         ):

@@ -101,7 +101,7 @@ def test_nobody_waits_forever_for_a_server_that_died():
         started = time.monotonic()
         with pytest.raises(
             WaitTimeout,
-            match="replay to take the rows of environment 0: no Reverb server answers at",
+            match="replay to accept the rows of environment 0: no Reverb server answers at",
         ):
             write_on(writer, stream(1000, 1))
         writer.close()
@@ -110,7 +110,7 @@ def test_nobody_waits_forever_for_a_server_that_died():
                 break
         else:
             pytest.fail("a dead server drew batches")
-        with pytest.raises(WaitTimeout, match="for priorities to be taken"):
+        with pytest.raises(WaitTimeout, match="for priorities to be accepted"):
             use(lambda: replay.set_priorities(keys, np.ones(4)), 30)
         with pytest.raises(WaitTimeout, match=r"No checkpoint of Reverb: .* no Reverb server"):
             replay.state()

@@ -88,7 +88,7 @@ def test_close_of_many_environments_takes_bounded_time():
     sequence = sequence_spec()
     with server(sequence, BIG, 4) as address:
         writer = make_writer(address, sequence, BIG, range(4), max_wait=0.5)
-        with pytest.raises(WaitTimeout, match="to take the rows of environment"):
+        with pytest.raises(WaitTimeout, match="to accept the rows of environment"):
             write_on(writer, stream(1000, 4))  # nobody draws
         started = time.monotonic()
         writer.close()
