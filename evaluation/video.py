@@ -104,7 +104,8 @@ class VideoWriter:
         rate = self._frames_per_second or (30.0 if self._factor == 1 else 5.0)
         rate = min(rate, _FASTEST_GIF) if self._suffix == ".gif" else rate
         taken = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", str(rate), "-i", "-"]
-        given = ["-an", *_ENCODINGS[self._suffix], str(self._partial)]
+        partial = str(self._partial.absolute())  # a:b would be of a protocol a
+        given = ["-an", *_ENCODINGS[self._suffix], partial]
         return subprocess.Popen(
             [self._program, "-v", "error", "-y", *taken, *given],
             stdin=subprocess.PIPE,
@@ -117,4 +118,6 @@ class VideoWriter:
         if self._ffmpeg is not None and self._ffmpeg.returncode is None:
             _, said = self._ffmpeg.communicate()
             if self._ffmpeg.returncode != 0:
-                raise RuntimeError(f"ffmpeg failed: {said.decode(errors='replace').strip()}")
+                reason = said.decode(errors="replace").strip()
+                status = f"exit status {self._ffmpeg.returncode}"
+                raise RuntimeError(f"ffmpeg failed: {reason or status}")

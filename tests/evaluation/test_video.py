@@ -75,10 +75,11 @@ def test_gif_has_the_rate_and_small_frames_are_enlarged(tmp_path, rate, duration
     assert data["duration"] == duration
 
 
-def test_appears_only_when_complete(tmp_path):
-    path = tmp_path / "a.mp4"
+def test_appears_only_when_complete(tmp_path, monkeypatch):
+    path = tmp_path / "bsuite:catch.mp4"
     path.write_text("an older video")
-    with VideoWriter(path) as video:
+    monkeypatch.chdir(tmp_path)
+    with VideoWriter(path.name) as video:
         video.append(make_picture(COLOURS[0]))
         assert path.read_text() == "an older video"
     assert len(read(path)[0]) == 1
@@ -133,10 +134,13 @@ def test_rejects_what_is_no_picture_or_comes_outside_the_block(tmp_path, picture
     assert len(read(tmp_path / "a.gif")[0]) == 1
 
 
-def test_tells_what_ffmpeg_says(tmp_path):
+def test_tells_what_ffmpeg_says(tmp_path, monkeypatch):
     """It refuses this size, and has ended before all pictures are given."""
     pictures = [np.zeros((2, 40_000, 3), np.uint8)] * 40
     with pytest.raises(RuntimeError, match=r"ffmpeg failed: .*[Ww]idth"):
+        write(tmp_path / "a.mp4", pictures)
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: "false")
+    with pytest.raises(RuntimeError, match="ffmpeg failed: exit status 1"):
         write(tmp_path / "a.mp4", pictures)
     assert list(tmp_path.iterdir()) == []
 
