@@ -5,7 +5,7 @@ writes it, from time to time and at its end; a resumed one asks for it.
 
 A file is a ZIP archive, which `numpy.load` reads too, and after it the CRC-32 of all its bytes. A
 part of it is a pytree of arrays, with an .npy member for each, or bytes; `state.json` describes
-them. Nothing is pickled. Large arrays that shrink much, such as frames of games, are compressed.
+them. No array is pickled. Large arrays that shrink much, such as frames of games, are compressed.
 """
 
 import io
