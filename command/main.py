@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command in registered_names("retrax.agents"):
             hint = f" (did you mean train {command}?)"
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
-    if empty := [word for word in rest if not word or word.endswith("=")]:
+    if empty := [word for word in rest if not word or (word[:2], word[-1]) == ("--", "=")]:
         return _refuse(f"An argument is empty: {empty[0]!r}.")
     try:
         module, name = _COMMANDS[command].split(":")

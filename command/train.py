@@ -133,15 +133,15 @@ def _parse_resumed(default: Arguments, words: Sequence[str], prog: str) -> Argum
     kept = {"run_directory", "seeds", *get_type_hints(RunConfig), *get_type_hints(WorkerOptions)}
     hide, hints = cast(Any, Hidden), get_type_hints(type(default), include_extras=True)
     hidden = {name: hide[hints[name]] for name in kept.difference(_CHANGEABLE) & hints.keys()}
-    given, unknown = parse_known(with_types(default, hidden), words, prog=prog)
-    if wants_help(unknown):
-        parse(with_types(default, hidden), words, prog=prog)
+    _, unknown = parse_known(with_types(default, hidden), words, prog=prog)
     for word in unknown:
-        raise ValueError(
-            f"{word.partition('=')[0].replace('_', '-')} cannot be given: a resumed run "
-            f"keeps its config, except for --{', --'.join(_CHANGEABLE).replace('_', '-')}."
-        )
-    return given
+        flag = word.partition("=")[0].replace("_", "-")
+        if flag.startswith("--agent.") or flag[2:].replace("-", "_") in kept:
+            raise ValueError(
+                f"{flag} cannot be given: a resumed run keeps its config, except for "
+                f"--{', --'.join(_CHANGEABLE).replace('_', '-')}."
+            )
+    return parse(with_types(default, hidden), words, prog=prog)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

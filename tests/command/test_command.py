@@ -134,8 +134,7 @@ def test_preset_and_options_give_the_fields(parsed, words, config):
     [
         ("nonsense", "Unknown command 'nonsense': allowed are train, launch, evaluate, "),
         ("evalute", "Unknown command 'evalute' (did you mean evaluate?)"),
-        ("train", "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)"),
-        ("train --agent reactor --environment catch", "needs an agent first (acer,"),
+        ("train --agent x", "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)"),
         ("train reactr", "unknown agent 'reactr' (did you mean reactor?)"),
         ("train no_module:X", "module 'no_module' cannot be imported"),
         ("train reactor --environment cach", "'cach' (did you mean catch"),
@@ -151,7 +150,7 @@ def test_preset_and_options_give_the_fields(parsed, words, config):
         ),
         ("train --resume nothing", "nothing is not a run directory"),
         ("reactor --environment catch", "(did you mean train reactor?)"),
-        ("evaluate nothing", "nothing is not a run directory"),
+        ("evaluate nothing=", "nothing= is not a run directory"),
         ("evaluate nothing --episodes 0", "--episodes must be an integer >= 1, got 0."),
         ("plot", "no run directories were given"),
         ("plot nothing", "nothing is not a run directory"),
@@ -289,11 +288,10 @@ def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
             "--steps, --learner-devices, --logger.",
         ),
         ("--agent.learning_rate=1", "--agent.learning-rate cannot be given"),
-        ("--seeds 3", "--seeds cannot be given"),
+        ("--seeds 3 --plian", "--seeds cannot be given"),
         ("--num-workers 3", "--num-workers cannot be given"),
         ("--run-directory x", "--run-directory cannot be given"),
         ("", "{run} is at 240 steps already: to continue, give more steps than that"),
-        ("--steps 240", "{run} is at 240 steps already: to continue, give more steps than that"),
         ("--steps 0", "--steps must be an integer >= 1 or None, got 0."),
     ],
 )
@@ -308,6 +306,8 @@ def test_help_of_a_resumed_run(run, capsys):
     assert "--steps {None}|INT" in out
     assert "(default: 240)" in out
     assert "--seed" not in out
+    assert main(["train", "--resume", str(run), "--plian"]) == 2
+    assert "Perhaps you meant" in capsys.readouterr().err
 
 
 def replace(run, old, new):
