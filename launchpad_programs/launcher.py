@@ -163,7 +163,7 @@ class StatusView(contextlib.ExitStack):
         super().__init__()
         self._directory, self._nodes = config.directory, nodes
         self._notes, self._told = notes, set[str]()
-        console = Console(stderr=True)
+        console = Console(stderr=True, markup=False)
         self._live: Live | None = None
         if console.is_terminal and not plain:
             self._live = self.enter_context(Live(console=console, auto_refresh=False))

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import re
 import types
 
 import pytest
@@ -145,9 +146,7 @@ STATUS = {
     "phase": "learning",
     "last_step": 60_000,
     "steps": 1200,
-    "episodes": 10,
     "updates": 140,
-    "seconds": 12.0,
     "steps_per_second": 480.0,
     "updates_per_second": 96.0,
     "eta_seconds": 122.4,
@@ -183,9 +182,9 @@ def make_view(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(launcher, "_STATUS_SECONDS", 0.0)
     caplog.set_level(logging.INFO, "retrax")
 
-    def make(nodes=(), notes=True):
+    def make(nodes=(), notes=True, plain=True):
         config = types.SimpleNamespace(directory=tmp_path)
-        return StatusView(config, nodes, plain=True, notes=notes)
+        return StatusView(config, nodes, plain=plain, notes=notes)
 
     return make
 
@@ -213,24 +212,28 @@ def test_plain_tells_what_nodes_do_and_then_a_line_every_ten_seconds(make_view, 
         assert caplog.messages == expected
 
 
+def test_a_live_line_has_what_nodes_say_as_it_is(make_view, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    with make_view([Node(Clock(), "actor/0", at=0.0, how="failed: [/x]")], plain=False) as view:
+        view.show({})
+    shown = re.sub(r"\x1b\[.*?[a-zA-Z]", "", capsys.readouterr().err)
+    assert "starting | actor/0: failed: [/x]" in shown
+
+
 @pytest.mark.parametrize("notes", [True, False])
 def test_warnings_of_the_counters_process_are_logged_once(make_view, tmp_path, caplog, notes):
     view = make_view(notes=notes)
     for told in ([], [("!", False)], [("!", False), ("its traceback", True)], []):
         write_json(tmp_path / STATUS_FILE, {**STATUS, "notes": told})
         assert not view.finished()
-    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
-    found = [(record.message, record.file_only) for record in warnings]
+    found = [(r.message, r.file_only) for r in caplog.records if r.levelname == "WARNING"]
     assert found == [("!", False), ("its traceback", True)] * notes
 
 
 def test_a_program_is_finished_when_its_status_says_so(make_view, tmp_path):
     view = make_view()
     assert not view.finished()
-    for phase, stop, finished in (
-        ("evaluating", False, False),
-        ("finished", False, True),
-        ("learning", True, True),  # a logger ends it
-    ):
+    cases = ("evaluating", False, False), ("finished", False, True), ("learning", True, True)
+    for phase, stop, finished in cases:  # a logger ends the last one
         write_json(tmp_path / STATUS_FILE, {**STATUS, "phase": phase, "stop": stop})
         assert view.finished() == finished

@@ -223,8 +223,7 @@ def test_a_worker_that_is_stopped_while_the_server_is_away_saves(start, tmp_path
 
     nodes.peer.server, worker.start = Away(), lambda: None
     worker.run()  # ends by itself
-    taken = worker.worker.replay.status().steps
-    assert Snapshots(tmp_path / "workers" / "0").steps() == [taken]
+    assert Snapshots(tmp_path / "workers" / "0").steps() == [worker.worker.replay.status().steps]
     assert worker.worker.updates.waited_seconds > 0
     other.close()
     nodes.server.close()

@@ -157,9 +157,7 @@ def test_a_program_is_lost_with_ray(program, monkeypatch, told, error, expected)
     monkeypatch.setattr(ray_engine.ray, "kill", call)
     monkeypatch.setattr(program, "start", call)
     program.why_ray_ended = told
-    sentence = (
-        "a file's" if expected is OSError else r"Ray has ended on this machine \(one has died"
-    )
+    sentence = "a file's" if expected is OSError else r"has ended on this machine \(one has died"
     for lost in (running.ended, running.kill, program.node):
         with pytest.raises(expected, match=sentence):
             lost()
