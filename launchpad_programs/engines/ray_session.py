@@ -108,7 +108,7 @@ def _join(address: str, stack: contextlib.ExitStack) -> None:
     """Connects this process, until the end of the stack."""
     import ray
 
-    own = "127.0.0.1" if address.startswith("127.") else own_address(address)  # ours, or the user's
+    own = own_address(address)
     if own.startswith("127."):  # see `_variables`: Ray may have been imported before
         ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
     try:
