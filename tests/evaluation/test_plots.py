@@ -182,7 +182,7 @@ DAMAGED = "is damaged: its rows are not 2 numbers"
         *(("config.json", text, CONFIG, {}) for text in ("{", "[]", '{"agent": "acer"}')),
         ("metrics.csv", None, r"run has no metrics\.csv", {}),
         *(
-            ("metrics.csv", text, "is empty: nothing was measured yet", {})
+            ("metrics.csv", text, "is empty: nothing has been measured", {})
             for text in ("", HEADER, HEADER + "0,1")
         ),
         *(("metrics.csv", f"{SHORT}{row}\n", DAMAGED, {}) for row in ("0,one", "0,1,2", "0")),
