@@ -211,8 +211,8 @@ def part_of(batch: Any, index: int) -> Any:
 
 
 def _global_generators() -> Any:
-    state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 - as above
-    return random.getstate(), state["state"]["pos"], state["state"]["key"].tobytes()
+    state: Any = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - as above; of any kind
+    return random.getstate(), str(state.get("pos", state)), bytes(state.get("key", b""))
 
 
 @functools.cache  # once
