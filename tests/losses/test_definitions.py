@@ -52,11 +52,8 @@ def literal_returns(rows, trace):
 
 def acer_policy_gradient(rng):
     size, c = rng.choice([1, 3]), rng.uniform(0, 20)
-    (pi, mu), (q, returns), a = (
-        simplex(rng, 2, size),
-        rng.normal(size=(2, size)),
-        rng.integers(size),
-    )
+    (pi, mu), (q, returns) = simplex(rng, 2, size), rng.normal(size=(2, size))
+    a = rng.integers(size)
     ((_, gradient, _),) = oracles.acer_discrete_steps(
         *([pi, pi], [pi, pi], [q, q], [mu, mu], [a, 0], [0, returns[a]], [1, 0], [False, True]),
         c=c,

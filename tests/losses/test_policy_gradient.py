@@ -76,10 +76,13 @@ def test_leave_one_out_by_hand():
     by_hand(losses.beta_loo_loss, -2.5, pi=[0.5, 0.5], q=[1, 2], a=0, return_=3, beta=1)
 
 
-def test_truncated_beta_is_one_at_c_one_and_on_padding():
+def test_beta_is_one_at_c_one_and_on_padding_where_other_losses_are_zero():
     by_hand(losses.truncated_beta, [1, 1, 1], mu_a=[0.01, 0.25, 1], c=1)
     by_hand(losses.truncated_beta, [5, 4, 1], mu_a=[0.01, 0.25, 1], c=5)
     by_hand(losses.truncated_beta, [1, 1], mu_a=[0, 0], c=np.inf)
+    given = {"pi": [0.5, 0.5], "v": 0, "a": 0, "return_": 1}
+    by_hand(losses.islr_loss, 0, mu_a=0, **given)
+    by_hand(losses.tislr_loss, 0, mu=[0, 0], q=[1, 2], c=np.inf, **given)
 
 
 def test_entropy():
