@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from result_files import draw_suite, published, runs, training_return
+from result_files import draw_suite, published, runs, runs_of, training_return, with_interval
 
 from retrax.evaluation.suites import read_rows
 
@@ -41,6 +41,16 @@ def acer(row: dict[str, str]) -> dict[str, str]:
 def acer_5m(row: dict[str, str]) -> dict[str, str]:
     """ACER after 5M frames."""
     return ours(row, "acer", 5_000_000) | others(row, 5)
+
+
+def device(row: dict[str, str]) -> dict[str, str]:
+    """ACER on a device, five seeds in one call, as far as it came."""
+    found = runs_of(HERE)[f"device-{task_of(row)}"]
+    steps = min(run.curve["steps"][-1] for run in found)
+    return {
+        "training, five seeds": with_interval([training_return(run, 10) for run in found], ".1f"),
+        "frames": f"{round(steps, -3):,.0f}",
+    } | others(row, 1)
 
 
 def reactor(row: dict[str, str]) -> dict[str, str]:
