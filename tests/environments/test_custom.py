@@ -219,7 +219,7 @@ def test_two_registrations_of_one_name_are_refused(installed):
 @pytest.mark.parametrize(
     ("attribute", "get", "sentence"),
     [
-        ("spec", lambda: None, "it is a Pretends whose spec is None, no EnvironmentSpec of arr"),
+        ("spec", lambda: None, "it is a Pretends whose spec is None, not an EnvironmentSpec"),
         ("spec", lambda: EnvironmentSpec(None, None), r"whose spec is EnvironmentSpec\(observat"),
         ("num_envs", lambda: "2", "has '2' environments instead of 2"),
         ("num_envs", lambda: 2.5, r"has 2\.5 environments instead of 2"),
