@@ -82,5 +82,5 @@ def test_links_of_a_page_are_rewritten_and_code_is_not():
     assert linked == {}
     text, linked = site_pages.with_links("README.md")
     assert "(docs/results/evaluations/curves.png)" in text
-    assert set(linked) >= {"docs/results/control/curves.png", "source/tests/oracles.py.md"}
+    assert set(linked) >= {"docs/results/evaluations/curves.png", "source/tests/oracles.py.md"}
     assert "```bash distributed" not in text
