@@ -120,7 +120,7 @@ SURVIVOR = {
     "file": "replay/schedule.py",
     "old": "acted = self.steps - self.learning_since",
     "new": "acted = self.steps",
-    "tests": ["tests/replay/test_schedule.py::test_ratio_zero_never_replays"],
+    "tests": ["tests/replay/test_schedule.py::test_a_restored_schedule_continues_identically"],
 }
 
 
