@@ -32,6 +32,7 @@ except ImportError:  # `--direct` needs none
 
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from retrax.replay import DirectPeer, LocalReplay, NodeWriter, RemoteReplay
+from retrax.replay.interface import never
 from retrax.replay.node import ReplayNode
 
 FLOAT = jax.ShapeDtypeStruct((), np.float32)
@@ -99,11 +100,12 @@ class Spec:
             num_envs=self.num_envs,
             seed=0,
         )
-        return ReplayNode(local, max_lead=self.max_lead)
+        return ReplayNode(local, max_lead=self.max_lead, restarts=0)
 
     def writer(self, peer):
         numbers = range(self.num_envs)
-        return NodeWriter(peer, self.environment, self.sequence, environments=numbers)
+        spec, sequence = self.environment, self.sequence
+        return NodeWriter(peer, spec, sequence, environments=numbers, stop=never)
 
     def replay(self, peer, ahead):
         return RemoteReplay(

@@ -97,7 +97,8 @@ def parameters_of(
 ) -> ParameterClient:
     """The parameters that the learner or the parameter server publishes."""
     get = functools.partial(peers.peer(publisher_of(config.run)).call, "get")
-    return ParameterClient(get, packing_of(agent), stop=peers.stop.is_set, **options)
+    options |= {"stop": peers.stop.is_set, "clock": peers.clock}
+    return ParameterClient(get, packing_of(agent), **options)
 
 
 def make_actor(config: ProgramConfig, index: int, peers: Peers) -> ActorNode:

@@ -4,7 +4,6 @@ import dataclasses
 import logging
 import math
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -72,7 +71,7 @@ class Counter(Node):
         self._metrics = MetricsAccumulator()
         self._recorder: Recorder | None = None
         self._is_recording = False
-        self._asked_to_stop, self._notes = threading.Event(), Notes()
+        self._asked_to_stop, self._notes = self._clock.event(), Notes()
         logging.getLogger("retrax").addHandler(self._notes)
         self._columns: list[str] = []
         self._newest_of = newest_values(config.run)
@@ -136,7 +135,7 @@ class Counter(Node):
     def step(self) -> bool:
         """Updates the phase, status.json and metrics.csv; False."""
         with self._lock:
-            now = time.monotonic()
+            now = self._clock.monotonic()
             if self._phase != "starting":  # counts are not those of a snapshot yet
                 self._rates["steps"].add(now, self._counters.steps)
                 self._rates["updates"].add(now, self._counters.updates)
@@ -201,7 +200,7 @@ class Counter(Node):
         self._begin({name: status[name] for name in self._snapshot_counters()}, status["columns"])
         self._phase, self._nodes = status["phase"], status["nodes"]
         if self._phase == "evaluating":
-            self._evaluating_since = time.monotonic()
+            self._evaluating_since = self._clock.monotonic()
 
     def _note(self, name: str, values: dict[str, Any]) -> None:
         self._metrics.add(values.pop("metrics", {}), values.pop("weight", 1))

@@ -1,7 +1,6 @@
 """The evaluator's node: greedy episodes with the newest parameters; it keeps the best ones."""
 
 import math
-import time
 from typing import Any
 
 from ..agents.base import Agent
@@ -51,7 +50,7 @@ class EvaluatorNode(Node):
         )
         self._version = -1
         self._phase, self._steps = "", 0  # of the run, when the node last reported
-        self._rested_at, self._until = time.monotonic(), math.inf
+        self._rested_at, self._until = self._clock.monotonic(), math.inf
         self._best = BestParameters(config.directory)
         if not config.continues:
             self._best.forget()  # those of a program that ended before its first snapshot
@@ -97,17 +96,17 @@ class EvaluatorNode(Node):
     def _report(self, **values: Any) -> None:
         answer = self._counter.report(**values)
         if answer["phase"] == "evaluating" and self._phase != "evaluating":
-            self._until = time.process_time() + _FINAL_SECONDS
+            self._until = self._clock.process_time() + _FINAL_SECONDS
         self._phase, self._steps = answer["phase"], answer["counters"]["steps"]
 
     def _before_step(self, _: TimeStep) -> None:
         self._rest()
-        if self._stop.is_set() or time.process_time() > self._until:
+        if self._stop.is_set() or self._clock.process_time() > self._until:
             raise Stopped("Stopped in the middle of an episode.")
 
     def _rest(self) -> None:
         """Waits in proportion to the work since the last rest, unless the last step is taken."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         until = now + (now - self._rested_at) * (1 / _SHARE - 1)
         if until - now < _REPORT_SECONDS:  # until then, it works
             return
@@ -115,8 +114,8 @@ class EvaluatorNode(Node):
             if self._stop.wait(min(_REPORT_SECONDS, until - now)):
                 break
             self._report()
-            now = time.monotonic()
-        self._rested_at = time.monotonic()
+            now = self._clock.monotonic()
+        self._rested_at = self._clock.monotonic()
 
 
 def make_evaluator(config: ProgramConfig, index: int, peers: Peers) -> EvaluatorNode:

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.live import Live
 
+from ..replay.interface import REAL, Clock
 from ..training.process import FILE_ONLY, StopEvent, close_log, setup_log, stop_on_signals
 from ..training.snapshots import newest_snapshot
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
@@ -58,7 +58,7 @@ def run_program(
     warnings: Sequence[str] = (),
 ) -> LaunchSummary:
     """Runs a program to its end, or until a signal stops it; `mode` as `EngineOptions.launch`."""
-    has_processes = mode == "local_mp"
+    has_processes, caller = mode == "local_mp", os.environ.pop(CALLER, None)
     log = setup_log(config.directory)
     try:
         for name in (STATUS, RESTARTS):  # of a program that has ended
@@ -74,7 +74,8 @@ def run_program(
                 log.info(f"{len(nodes)} nodes started{where}.")
                 with StatusView(config, nodes, plain=plain, notes=has_processes) as view:
                     patience = _STOP_SECONDS if has_processes else SAVE_SECONDS
-                    failure = supervise(nodes, view.finished, stop, stop_seconds=patience)
+                    options: Any = {"stop_seconds": patience, "caller": caller}
+                    failure = supervise(nodes, view.finished, stop, **options)
                 view.read()  # what the end had to say
             except EngineLost as lost:
                 failure = str(lost)
@@ -94,33 +95,36 @@ def supervise(
     stop: StopEvent,
     *,
     stop_seconds: float = _STOP_SECONDS,
+    caller: str | None = None,
+    clock: Clock = REAL,
 ) -> str:
     """Waits for a run's end, then ends all nodes; says which one failed and how, "" if none did."""
     try:
-        failure = _wait(nodes, finished, stop)
+        failure = _wait(nodes, finished, stop, caller)
         first = [node for node in nodes if not kind_of(node.name).ends_last]
         saving = [node for node in first if kind_of(node.name).saves]
         for node in first:
             node.stop()
-        _join([node for node in first if node not in saving], stop_seconds)
-        _join(saving, SAVE_SECONDS)
+        _join([node for node in first if node not in saving], stop_seconds, clock)
+        _join(saving, SAVE_SECONDS, clock)
         # A process that is stopped while it imports has nothing to save, and just ends.
         wrong = [node for node in saving if node.ended() not in ("done", _ENDED_EARLY)]
         if wrong and not failure:
             failure = _failure(wrong[0])
         for node in nodes:
             node.stop()
-        _join(nodes, _LAST_SECONDS)
+        _join(nodes, _LAST_SECONDS, clock)
     finally:
         for node in nodes:
             node.stop()
-        _join(nodes, _STOP_SECONDS)
+        _join(nodes, _STOP_SECONDS, clock)
     return failure
 
 
-def _wait(nodes: Sequence[RunningNode], finished: Callable[[], bool], stop: StopEvent) -> str:
+def _wait(
+    nodes: Sequence[RunningNode], finished: Callable[[], bool], stop: StopEvent, caller: str | None
+) -> str:
     """How a node failed; "" if the run is finished or stopped, or `retrax.launch` was killed."""
-    caller = os.environ.get(CALLER)
     while not stop.wait(_POLL_SECONDS) and not finished() and caller in (None, str(os.getppid())):
         ended = [node for node in nodes if node.ended() and not node.revive()]
         if ended:
@@ -134,11 +138,11 @@ def _failure(node: RunningNode) -> str:
     return f"{node.name} {how}.\n{node.traceback()}".rstrip()
 
 
-def _join(nodes: Sequence[RunningNode], seconds: float) -> None:
+def _join(nodes: Sequence[RunningNode], seconds: float, clock: Clock) -> None:
     """Waits for nodes to end, and kills those that do not."""
-    deadline = time.monotonic() + seconds
-    while any(not node.ended() for node in nodes) and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS / 2)
+    deadline = clock.monotonic() + seconds
+    while any(not node.ended() for node in nodes) and clock.monotonic() < deadline:
+        clock.sleep(_POLL_SECONDS / 2)
     for node in nodes:
         if not node.ended():
             node.kill()
@@ -167,13 +171,13 @@ class StatusView(contextlib.ExitStack):
         self._live: Live | None = None
         if console.is_terminal and not plain:
             self._live = self.enter_context(Live(console=console, auto_refresh=False))
-        self._next, self._last_line = 0.0, time.monotonic()
+        self._next, self._last_line = 0.0, REAL.monotonic()
         self._change = ""  # what the last line was about
         self._is_finished = False
 
     def finished(self) -> bool:
         """Whether the run has reached its last step, or a logger ends it; called often."""
-        if (now := time.monotonic()) >= self._next:
+        if (now := REAL.monotonic()) >= self._next:
             self._next = now + _STATUS_SECONDS
             status = self.read()
             self._is_finished = status.get("phase") == "finished" or status.get("stop", False)
@@ -191,7 +195,7 @@ class StatusView(contextlib.ExitStack):
 
     def show(self, status: Mapping[str, Any]) -> None:
         """Updates the line; or logs one, unless there was one just now about the same."""
-        now, phase = time.monotonic(), status.get("phase", "starting")
+        now, phase = REAL.monotonic(), status.get("phase", "starting")
         is_starting = phase == "starting"
         text = _starting(status, self._nodes) if is_starting else line(status)
         if self._live:
@@ -220,7 +224,7 @@ def line(status: Mapping[str, Any]) -> str:
     rows = sum(values.get("replay_rows", 0) for _, values in nodes)
     shares = [x["idle_share"] for kind, x in nodes if kind.publishes and "idle_share" in x]
     idle = f"{shares[0]:.0%}" if shares else "-"
-    restarts = sum(status.get("restarts", {}).values())
+    restarts, eta = sum(status.get("restarts", {}).values()), status["eta_seconds"]
     return (
         f"{status['phase']} | {status['steps']}/{status['last_step']} steps | "
         f"{status['steps_per_second']:.0f} steps/s | "
@@ -230,7 +234,7 @@ def line(status: Mapping[str, Any]) -> str:
         f"return {_mean(actors, 'return')}, "
         f"evaluator {_mean(others, 'return')} | "
         + (f"restarts: {restarts} | " if restarts else "")
-        + f"ETA {_time(status['eta_seconds'])}"
+        + f"ETA {'-' if eta is None else timedelta(seconds=round(eta))}"
     )
 
 
@@ -245,7 +249,3 @@ def _mean(nodes: Sequence[Mapping[str, Any]], name: str) -> str:
     """Of a value of those nodes that have it."""
     values = [node[name] for node in nodes if name in node]
     return f"{sum(values) / len(values):.3g}" if values else "-"
-
-
-def _time(seconds: float | None) -> str:
-    return "-" if seconds is None else str(timedelta(seconds=round(seconds)))

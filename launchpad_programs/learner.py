@@ -1,17 +1,14 @@
 """Nodes with a learner: the learner's own, the parameter server's, and the workers'."""
 
-import concurrent.futures
 import contextlib
 import functools
-import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from ..replay.interface import Replay, ReplayStatus, Stopped
+from ..replay.interface import Clock, Replay, ReplayStatus, Stopped
 from ..training.learner import Learner, ParameterServer, packing_of
 from ..training.loop import Loop
 from ..training.process import StopEvent
@@ -50,29 +47,29 @@ class LearningNode(Node):
         self._counter = CounterClient(config, name, peers)
         self._snapshots = Snapshots(folder, keep=run.keep_snapshots)
         every, seconds = max(1, run.schedule[2] // sharers), run.snapshot_seconds
-        self._interval = SnapshotInterval(0, every=every, seconds=seconds)
+        self._interval = SnapshotInterval(0, every=every, seconds=seconds, clock=self._clock)
         self._steps = 0  # which its snapshots count
         self._next_report = 0.0
         self._saved_updates = -1  # in the newest snapshot
-        self._last = time.monotonic(), 0, 0.0  # see `_learned`
+        self._last = self._clock.monotonic(), 0, 0.0  # see `_learned`
 
     def start(self) -> None:
         """Rates and intervals begin now, at what was restored."""
-        self._last = time.monotonic(), self.learner.updates, 0.0
+        self._last = self._clock.monotonic(), self.learner.updates, 0.0
         self._saved_updates = self.learner.updates
         self._interval.saved(self._steps, took=0.0)
 
     def save(self) -> None:
         """Saves a snapshot, unless there is one of this step and update."""
-        updates, began = self.learner.updates, time.monotonic()
+        updates, began = self.learner.updates, self._clock.monotonic()
         if self._steps not in self._snapshots.steps() or updates != self._saved_updates:
             self._save()
         self._saved_updates = updates
-        self._interval.saved(self._steps, took=time.monotonic() - began)
+        self._interval.saved(self._steps, took=self._clock.monotonic() - began)
 
     def _report_and_save(self) -> None:
         """A report and a snapshot, if they are due."""
-        if time.monotonic() >= self._next_report:
+        if self._clock.monotonic() >= self._next_report:
             self._report()
         if self._interval.is_due(self._steps):
             self.save()
@@ -86,7 +83,7 @@ class LearningNode(Node):
 
     def _learned(self, idle_seconds: float, status: ReplayStatus | None) -> dict[str, Any]:
         """Values of a report: of the replay, and of the learner, who has waited so long by now."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         self._next_report = now + _REPORT_SECONDS
         then, updates, idle_before = self._last
         self._last = now, self.learner.updates, idle_seconds
@@ -138,7 +135,7 @@ class LearnerNode(LearningNode):
     def start(self) -> None:
         """Compiles, publishes the first parameters, and lets the actors begin."""
         self._counter.report(state="compiling")
-        _unless_stopped(self.learner.compile, self._stop)
+        _unless_stopped(self.learner.compile, self._stop, self._clock)
         self.learner.publish()
         self._counter.peer.call("open", self._counters, self._names)
         super().start()
@@ -217,7 +214,7 @@ class WorkerNode(LearningNode):
         self._loop.start()
         super().start()
         if self._is_decoupled:
-            self._learning = LearningThread(self.learner)
+            self._learning = LearningThread(self.learner, self._clock)
 
     def step(self) -> bool:
         """A step in each environment and the gradients that are due; whether it was granted."""
@@ -227,7 +224,7 @@ class WorkerNode(LearningNode):
         if self._learning is None:
             self._loop.advance()
         else:  # acts, unless a call is due that the learner has not drawn yet
-            while self.worker.replay.is_due and not self._stop.is_set():
+            while self.worker.replay.schedule.due and not self._stop.is_set():
                 self._learning.wake()
                 self._stop.wait(_BEHIND_SECONDS)
             self._loop.act()
@@ -270,8 +267,8 @@ def make_learner(config: ProgramConfig, index: int, peers: Peers) -> LearnerNode
     """The learner, restored if the run is resumed."""
     agent, options = config.make_agent(config.spec), config.acme_options()
     replay, kept = peers.replay(config.spec, agent.sequence)
-    parameters = ParameterServer(packing_of(agent))
-    learner = Learner.of_run(config.run, agent, replay, parameters=parameters)
+    clock, parameters = peers.clock, ParameterServer(packing_of(agent), clock=peers.clock)
+    learner = Learner.of_run(config.run, agent, replay, parameters=parameters, clock=clock)
     make = options.logger_factory if options else None
     return LearnerNode(
         config,
@@ -288,8 +285,8 @@ def make_learner(config: ProgramConfig, index: int, peers: Peers) -> LearnerNode
 def make_parameter_server(config: ProgramConfig, index: int, peers: Peers) -> LearnerNode:
     """The parameter server: a learner's node whose updates are the gradients of workers."""
     agent = config.make_agent(config.spec)
-    factory = WorkerFactory(config.run, agent, config.spec)
-    parameters = ParameterServer(packing_of(agent))
+    factory = WorkerFactory(config.run, agent, config.spec, peers.clock)
+    parameters = ParameterServer(packing_of(agent), clock=peers.clock)
     server, names = factory.server(parameters), factory.metric_names
     node = LearnerNode(config, server, parameters, peers, metric_names=names)
     # What the workers call.
@@ -299,9 +296,9 @@ def make_parameter_server(config: ProgramConfig, index: int, peers: Peers) -> Le
 
 def make_worker(config: ProgramConfig, index: int, peers: Peers) -> WorkerNode:
     """Worker number `index`, restored if it has a snapshot."""
-    environment = config.make_actors_environment(index)
-    factory = WorkerFactory(config.run, config.make_agent(environment.spec), environment.spec)
-    call = peers.peer(publisher_of(config.run)).call
+    run, environment = config.run, config.make_actors_environment(index)
+    factory = WorkerFactory(run, config.make_agent(environment.spec), environment.spec, peers.clock)
+    call = peers.peer(publisher_of(run)).call
     worker = factory.worker(
         index,
         environment,
@@ -313,19 +310,20 @@ def make_worker(config: ProgramConfig, index: int, peers: Peers) -> WorkerNode:
     return WorkerNode(config, index, worker, peers)
 
 
-def _unless_stopped(work: Callable[[], None], stop: StopEvent) -> None:
+def _unless_stopped(work: Callable[[], None], stop: StopEvent, clock: Clock) -> None:
     """Does the work in a thread, which is left alone if the program ends before: raises Stopped."""
-    done: concurrent.futures.Future[None] = concurrent.futures.Future()
+    done, errors = clock.event(), list[BaseException]()
 
     def guarded() -> None:
         try:
             work()
-            done.set_result(None)
         except BaseException as error:
-            done.set_exception(error)
+            errors.append(error)
+        done.set()
 
-    threading.Thread(target=guarded, daemon=True).start()
-    while not stop.is_set():
-        with contextlib.suppress(concurrent.futures.TimeoutError):
-            return done.result(_POLL_SECONDS)
-    raise Stopped("Stopped while compiling.")
+    clock.thread(target=guarded, daemon=True).start()
+    while not done.wait(_POLL_SECONDS):
+        if stop.is_set():
+            raise Stopped("Stopped while compiling.")
+    if errors:
+        raise errors[0]

@@ -5,13 +5,12 @@ import contextlib
 import functools
 import importlib
 import itertools
-import time
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ..datatypes import EnvironmentSpec, SequenceSpec
-from ..replay.interface import Answer, PeerLost, Replay, Stopped, WaitTimeout, Writer
+from ..replay.interface import REAL, Answer, Clock, PeerLost, Replay, Stopped, WaitTimeout, Writer
 from ..replay.remote import NodeWriter, RemoteReplay
 from ..training.process import StopEvent
 from .config import ProgramConfig
@@ -36,30 +35,32 @@ class Peers(NamedTuple):
     # The learner's side, and what keeps its state for snapshots: `keep(steps)` comes before the one
     # at `steps` is saved, `prune(steps)` removes the states of all snapshots but those.
     replay: Callable[[EnvironmentSpec, SequenceSpec], tuple[Replay, Any]]
+    clock: Clock
 
 
 def make_peers(
-    config: ProgramConfig, stop: StopEvent, peer: Callable[[str], Any], *, ahead: int = 0
+    config: ProgramConfig, stop: StopEvent, peer: Callable[[str], Any], ahead: int, clock: Clock
 ) -> Peers:
     """The peers of a node where the replay is a node too; the learner requests draws `ahead`."""
 
     def writer(spec: EnvironmentSpec, sequence: SequenceSpec, numbers: Sequence[int]) -> Writer:
-        waits: Any = {"stop": stop.is_set, "max_wait": SAVE_SECONDS}
+        waits: Any = {"stop": stop.is_set, "max_wait": SAVE_SECONDS, "clock": clock}
         return NodeWriter(peer("replay/0"), spec, sequence, environments=numbers, **waits)
 
     def replay(spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
         run, there = config.run, peer("replay/0")
-        found = RemoteReplay(there, spec, sequence, run.replay, num_envs=run.num_envs, ahead=ahead)
+        options: Any = {"num_envs": run.num_envs, "ahead": ahead, "clock": clock}
+        found = RemoteReplay(there, spec, sequence, run.replay, **options)
         return found, found
 
-    return Peers(stop, peer, writer, replay)
+    return Peers(stop, peer, writer, replay, clock)
 
 
 class Node:
     """A node is run by one thread of its own; its public methods may be called by other nodes."""
 
     def __init__(self, peers: Peers):
-        self._stop = peers.stop
+        self._stop, self._clock = peers.stop, peers.clock
 
     def start(self) -> None:
         """Prepares its work; raises `Stopped` if the program ends before."""
@@ -97,7 +98,7 @@ class CounterClient:
         self._granted = self._taken = 0
         self.total = 0  # steps counted since the start
         self._numbers = itertools.count()
-        self._asked_at = time.monotonic()
+        self._clock, self._asked_at = peers.clock, peers.clock.monotonic()
 
     def report(self, taken: int | None = None, **values: Any) -> dict[str, Any]:
         """As `Counter.report`."""
@@ -108,7 +109,7 @@ class CounterClient:
     def is_granted(self, values: Callable[[], dict[str, Any]]) -> bool:
         """Whether a step may be taken; reports values, and asks for more, if none is left."""
         if self._taken >= self._granted:
-            now, taken = time.monotonic(), self._taken
+            now, taken = self._clock.monotonic(), self._taken
             rate = taken / max(now - self._asked_at, 1e-6)
             self._asked_at, self._taken = now, 0
             self._granted = self.report(taken, **values(), steps_per_second=rate)["granted"]
@@ -132,10 +133,10 @@ class RemotePeer(abc.ABC):
     as long as it lives, even if the stop event is set.
     """
 
-    def __init__(self, name: str, stop: StopEvent):
+    def __init__(self, name: str, stop: StopEvent, clock: Clock = REAL):
         label, _, index = name.partition("/")
         self.name, self.title = name, f"The {label.replace('_', ' ')}" if index == "0" else name
-        self._stop = stop
+        self._stop, self._clock = stop, clock
 
     @abc.abstractmethod
     def _send(self, method: str, *arguments: Any) -> Any:
@@ -154,11 +155,11 @@ class RemotePeer(abc.ABC):
     def call(self, method: str, *arguments: Any) -> Any:
         """As `Peer.call`; a call is made again only if the node was lost."""
         answer: Answer | None = None
-        sent = seen = time.monotonic()
+        sent = seen = self._clock.monotonic()
         while True:
             try:
                 if answer is None:
-                    answer, sent = self.send(method, *arguments), time.monotonic()
+                    answer, sent = self.send(method, *arguments), self._clock.monotonic()
                 return answer.result(_ANSWER_SECONDS)
             except TimeoutError:
                 lives = is_busy = kind_of(self.name).ends_last
@@ -166,7 +167,7 @@ class RemotePeer(abc.ABC):
                 answer, is_busy, lives = None, False, isinstance(error, Starting)
             if not is_busy and self._stop.wait(_PAUSE_SECONDS if answer is None else 0.0):
                 raise Stopped(f"{self.title} gave no answer before the program ended.")
-            now = time.monotonic()
+            now = self._clock.monotonic()
             seen = now if lives else seen
             waited = now - (sent if is_busy else seen)
             if waited >= (SAVE_SECONDS if is_busy else _SILENT_SECONDS):

@@ -18,7 +18,8 @@ class KeptReplayNode(ReplayNode, Node):
     """Keeps its state for every snapshot; restores it, or the newest if it is restarted."""
 
     def __init__(self, config: ProgramConfig, local: LocalReplay, peers: Peers):
-        ReplayNode.__init__(self, local, max_lead=config.max_lead, restarts=config.restarts)
+        lead, restarts = config.max_lead, config.restarts
+        ReplayNode.__init__(self, local, max_lead=lead, restarts=restarts, clock=peers.clock)
         Node.__init__(self, peers)
         self._snapshots = Snapshots(config.directory / FOLDER)
         self._snapshots.directory.parent.mkdir(exist_ok=True)

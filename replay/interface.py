@@ -3,13 +3,31 @@
 `B` denotes the batch, `n` a number of environments. Imports nothing of the distributed tier.
 """
 
-from collections.abc import Mapping
-from concurrent.futures import Future
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..datatypes import Row, Sample
+
+
+class Clock(NamedTuple):
+    """Time, waits and threads of a node: the system's, or those of a simulation."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    process_time: Callable[[], float] = time.process_time
+    time_ns: Callable[[], int] = time.time_ns
+    sleep: Callable[[float], None] = time.sleep
+    event: Callable[[], Any] = threading.Event
+    condition: Callable[[], Any] = threading.Condition
+    thread: Callable[..., Any] = threading.Thread
+    executor: Callable[..., Any] = ThreadPoolExecutor
+
+
+REAL = Clock()
 
 
 class Stopped(Exception):  # noqa: N818

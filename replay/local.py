@@ -87,11 +87,6 @@ class LocalReplay:
         """Sequences that can be drawn now."""
         return len(self._selector)
 
-    @property
-    def is_due(self) -> bool:
-        """Whether `sample` would draw."""
-        return self.schedule.due is not None
-
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
         """Appends one row to every environment, or to some: distinct integers `[n]`, 0 .. E - 1.
 

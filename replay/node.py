@@ -1,13 +1,13 @@
 """A replay that other nodes call: rows in, draws out, priorities back."""
 
 import copy
-import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .interface import REAL, Clock
 from .local import LocalReplay
 from .packing import PackedDraw
 
@@ -43,21 +43,19 @@ class ReplayNode:
       changed: held while anything changes, and notified when waits may go on.
     """
 
-    def __init__(self, local: LocalReplay, *, max_lead: int, restarts: int = 0):
+    def __init__(self, local: LocalReplay, *, max_lead: int, restarts: int, clock: Clock = REAL):
         """Serves an empty replay; the lead, at least 0, is in rows."""
         self.local = local
         self._max_lead, self._restarts = max_lead, restarts
         self._packing = local.packing
         self._next: dict[int, _Position] = {}  # by the first of a writer's environments
-        self.changed = threading.Condition()
+        self.changed = clock.condition()
         self._rows = 0  # added so far
-        # Calls that are due, on newest and on replayed sequences: when they became due, in `_rows`,
-        # with how many, the oldest first; and how many in all.
-        self._since: tuple[deque[tuple[int, int]], ...] = deque(), deque()
-        self._due = (0, 0)
+        # When each due call became due, in `_rows`: those on newest, and on replayed sequences.
+        self._since: tuple[deque[int], deque[int]] = deque(), deque()
         self._number = 0  # of the next draw
         self._used = -1  # the newest draw that was used
-        self._learned: int | None = None  # updates of the learner's state, with all those used
+        self._learned = 0  # updates of the learner's state, with all those used
         # By number, used ones too: draws without priorities, and the state of `rng` before.
         self._made: dict[int, tuple[PackedDraw, Any]] = {}
         self._request = 0  # the next one to be answered
@@ -99,8 +97,7 @@ class ReplayNode:
         with self.changed:
             self.local.undo(self._unused)
             self._used = self._number - 1
-            if self._learned is not None:
-                self.local.owe(max(0, self._learned - updates))
+            self.local.owe(max(0, self._learned - updates))
             self._learned = updates
             self._note_due()
             return self._restarts, self._request
@@ -150,8 +147,7 @@ class ReplayNode:
             newest = max((number for number, _ in priorities), default=-1)
             used = [draw.updates for n, (draw, _) in self._made.items() if self._used < n <= newest]
             self._used = max(self._used, newest)
-            if self._learned is not None:
-                self._learned += sum(used)
+            self._learned += sum(used)
             for number, values in priorities:
                 if made := self._made.pop(number, None):
                     self.local.set_priorities(made[0].keys, values)
@@ -167,11 +163,12 @@ class ReplayNode:
         with self.changed:
             schedule = copy.deepcopy(self.local.schedule)
             rng = self.local.rng.bit_generator.state
-            self.local.undo(self._unused)
-            counters = [getattr(self.local.schedule, name) for name in _COUNTERS]
-            state = {**self.local.state(), "counters": np.array(counters, np.int64)}
-            self.local.schedule, self.local.rng.bit_generator.state = schedule, rng
-            return state
+            try:
+                self.local.undo(self._unused)
+                counters = [getattr(self.local.schedule, name) for name in _COUNTERS]
+                return {**self.local.state(), "counters": np.array(counters, np.int64)}
+            finally:
+                self.local.schedule, self.local.rng.bit_generator.state = schedule, rng
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int] | None = None) -> None:
         """Restores a state of a node, or of a `LocalReplay` with counters; episodes are cut."""
@@ -181,7 +178,7 @@ class ReplayNode:
             self.local.restore(state, counters)
             self.local.cut()
             self._next.clear()
-            self._used, self._learned = self._number - 1, None
+            self._used, self._learned = self._number - 1, 0
             self._made.clear()
             self._answers.clear()
             self._note_due()
@@ -212,9 +209,9 @@ class ReplayNode:
     def _add(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> bool:
         """Adds rows unless they would be too far ahead; makes the draws that they make due."""
         rows = self._rows + len(environments)
-        if any(since and rows - since[0][0] > self._max_lead for since in self._since):
+        if any(since and rows - since[0] > self._max_lead for since in self._since):
             return False
-        if self._due[0] and self.local.rounds(environments) > self.local.schedule.rounds:
+        if self._since[0] and self.local.rounds(environments) > self.local.schedule.rounds:
             return False
         self.local.add_packed(packed, environments)
         self._rows = rows
@@ -223,15 +220,10 @@ class ReplayNode:
         return True
 
     def _note_due(self) -> None:
-        before, self._due = self._due, self.local.schedule.calls
-        for since, count, now in zip(self._since, before, self._due, strict=True):
-            if now > count:
-                since.append((self._rows, now - count))
-            while count > now:  # calls were made, the oldest first
-                rows, calls = since.popleft()
-                count -= calls
-                if count < now:
-                    since.appendleft((rows, now - count))
+        for since, due in zip(self._since, self.local.schedule.calls, strict=True):
+            since.extend([self._rows] * (due - len(since)))
+            while len(since) > due:  # calls were made, the oldest first
+                since.popleft()
 
     def _serve(self) -> bool:
         """Makes the draws that are due and waited for; False, as others may still be waited for."""

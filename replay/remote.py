@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
-from .interface import Answer, Draw, Peer, PeerLost, ReplayStatus, Stopped, WaitTimeout, never
+from .interface import REAL, Answer, Clock, Draw, Peer, PeerLost, ReplayStatus, Stopped, WaitTimeout
 from .local import LocalReplay
 from .packing import PackedDraw, SequencePacking
 from .rows import check_stored_as, sample_shapes, stored_as
@@ -19,11 +18,10 @@ from .selectors import check_priorities
 CHUNK_ROWS = 32  # of each environment, which are sent at once
 MAX_CHUNKS = 2  # that are not taken in: `write` waits
 _CHUNK_SECONDS = 0.05  # after these, the next `write` sends fewer rows
-_HOLD_SECONDS = 1.0  # for which the node holds a chunk back before it answers
+_HOLD_SECONDS = 1.0  # for which the node holds a chunk back, or waits for a call to be due
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
 _PAUSE_SECONDS = 0.1  # before a node that died is called again
 _CLOSE_SECONDS = 3.0
-_DUE_SECONDS = 1.0  # for which the node waits for a call to be due
 _ANSWER_SECONDS = 1.0  # for the answer to a draw that is not made ahead
 _STATUS_SECONDS = 0.5
 # Draws of a request, and their bytes: where draws are small, the call costs more than the draw.
@@ -44,8 +42,9 @@ class NodeWriter:
         sequence: SequenceSpec,
         *,
         environments: Sequence[int],
-        stop: Callable[[], bool] = never,
+        stop: Callable[[], bool],
         max_wait: float = 600.0,
+        clock: Clock = REAL,
     ):
         """Asks the `ReplayNode` for its layout, and waits for it if it is not there yet.
 
@@ -55,14 +54,14 @@ class NodeWriter:
         """
         self._peer, self._environments = peer, list(environments)
         self._packing = SequencePacking(environment_spec, sequence)
-        self._stop, self._max_wait = stop, max_wait
+        self._stop, self._max_wait, self._clock = stop, max_wait, clock
         _check_layout(peer, self._packing)
-        self._writer = time.time_ns()
+        self._writer = clock.time_ns()
         self._number = 0  # of the first row that was sent
         self._rows: list[np.ndarray] = []  # not sent: a row of each environment
         self._sent: Any = ()  # not taken in: uint8 [T, E, row_bytes]
         self._answer: Answer | None = None  # to it
-        self._sent_at = time.monotonic()
+        self._sent_at = self._clock.monotonic()
 
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Writes rows, waiting while too many are not taken in; ignores the priority.
@@ -76,35 +75,35 @@ class NodeWriter:
                 f"rows must be of {len(self._environments)} environments, got {len(packed)}."
             )
         self._rows.append(packed)
-        late = time.monotonic() - self._sent_at >= _CHUNK_SECONDS
+        late = self._clock.monotonic() - self._sent_at >= _CHUNK_SECONDS
         if not late and len(self._rows) % CHUNK_ROWS:
             return
-        started = time.monotonic()
+        started = self._clock.monotonic()
         while not self._is_taken(0.0):
             if len(self._rows) + len(self._sent) < MAX_CHUNKS * CHUNK_ROWS:
                 return
             if self._stop():
                 raise Stopped("Stopped while waiting for the replay to accept rows.")
-            waited = time.monotonic() - started
+            waited = self._clock.monotonic() - started
             if waited >= self._max_wait:
                 raise WaitTimeout(
                     f"Waited {waited:.0f} s for the replay to accept rows of the environments "
                     f"{self._environments[0]} to {self._environments[-1]}."
                 )
-            self._is_taken(min(time.monotonic() + _POLL_SECONDS, started + self._max_wait))
+            self._is_taken(min(self._clock.monotonic() + _POLL_SECONDS, started + self._max_wait))
         self._next_chunk()
         self._is_taken(0.0)  # known at once where nodes share a process
 
     def close(self) -> None:
         """Sends the rest in a few seconds; rows that the node holds back at a stop are lost."""
-        deadline = time.monotonic() + _CLOSE_SECONDS
+        deadline = self._clock.monotonic() + _CLOSE_SECONDS
         with contextlib.suppress(Stopped):
             while self._is_taken(deadline) and self._rows:
                 self._next_chunk()
 
     def _next_chunk(self) -> None:
         self._sent, self._rows = np.stack(self._rows), []
-        self._sent_at = time.monotonic()
+        self._sent_at = self._clock.monotonic()
 
     def _is_taken(self, deadline: float) -> bool:
         """Whether the chunk that was sent is taken in; sends it, again if need be."""
@@ -114,22 +113,16 @@ class NodeWriter:
                     chunk = self._number, self._environments, self._sent
                     hold = 0.0 if self._stop() else _HOLD_SECONDS
                     self._answer = self._peer.send("add", self._writer, *chunk, hold)
-                if self._answer.result(max(0.0, deadline - time.monotonic())):
+                if self._answer.result(max(0.0, deadline - self._clock.monotonic())):
                     self._number, self._sent = self._number + len(self._sent), ()
             except TimeoutError:
                 return False
             except PeerLost:
-                time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
+                self._clock.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.monotonic())))
             self._answer = None
-            if len(self._sent) and (time.monotonic() >= deadline or self._stop()):
+            if len(self._sent) and (self._clock.monotonic() >= deadline or self._stop()):
                 return False
         return True
-
-
-class _Keys(NamedTuple):
-    restarts: int
-    number: int
-    local: np.ndarray  # keys of the `LocalReplay`
 
 
 class _Request(NamedTuple):
@@ -154,12 +147,14 @@ class RemoteReplay:
         *,
         num_envs: int,
         ahead: int = 2,
+        clock: Clock = REAL,
     ):
         """Waits for the `ReplayNode`; ValueError if its rows have another layout.
 
         `ahead` is the number of requests before draws are needed.
         """
         self._peer, self._sequence, self._config, self._ahead = peer, sequence, config, ahead
+        self._clock = clock
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
         self._packing = SequencePacking(environment_spec, sequence)
         _check_layout(peer, self._packing)
@@ -175,7 +170,7 @@ class RemoteReplay:
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
         """The next draw, if it arrives in time; Stopped or WaitTimeout if the node stays away."""
-        started = time.monotonic()
+        started = self._clock.monotonic()
         deadline = started + timeout
         patience = deadline if self._ahead else max(deadline, started + _ANSWER_SECONDS)
         while True:
@@ -185,12 +180,10 @@ class RemoteReplay:
                 draw = self._arrived.popleft()
                 self._updates += draw.updates
                 self._request(self._ahead, deadline)
-                restarts, number = draw.header[3:5].tolist()
-                keys = _Keys(restarts, number, draw.keys)
-                return Draw(keys, self._packing.sample(draw), draw.updates)
+                return Draw(draw, self._packing.sample(draw), draw.updates)
             self._request(max(1, self._ahead), deadline)
             try:
-                data = self._requests[0].answer.result(max(0.0, patience - time.monotonic()))
+                data = self._requests[0].answer.result(max(0.0, patience - self._clock.monotonic()))
             except TimeoutError:
                 return None
             except PeerLost:
@@ -205,24 +198,25 @@ class RemoteReplay:
                 self._begin()  # the node was restarted
             elif self._ahead:
                 self._requests.appendleft(self._send(0, deadline))
-            if time.monotonic() >= deadline:
+            if self._clock.monotonic() >= deadline:
                 return None
 
-    def set_priorities(self, keys: _Keys, priorities: np.ndarray) -> None:
+    def set_priorities(self, keys: PackedDraw, priorities: np.ndarray) -> None:
         """Sends priorities with the next request of a draw; of draws before a restart, none."""
-        priorities = check_priorities(priorities, keys.local.shape[1])
-        if keys.restarts == self._restarts:
-            self._priorities.append((keys.number, priorities))
+        priorities = check_priorities(priorities, keys.keys.shape[1])
+        restarts, number = keys.header[3:5].tolist()
+        if restarts == self._restarts:
+            self._priorities.append((number, priorities))
 
-    def metrics(self, keys: _Keys) -> dict[str, float]:
+    def metrics(self, keys: PackedDraw) -> dict[str, float]:
         """See `LocalReplay`."""
-        return LocalReplay.metrics(keys.local)
+        return LocalReplay.metrics(keys.keys)
 
     def status(self) -> ReplayStatus:
         """The node's status, at most half a second old if draws are made ahead."""
-        if time.monotonic() >= self._status_until:
+        if self._clock.monotonic() >= self._status_until:
             self._status = ReplayStatus(*self._peer.call("status"))
-            self._status_until = time.monotonic() + _STATUS_SECONDS * bool(self._ahead)
+            self._status_until = self._clock.monotonic() + _STATUS_SECONDS * bool(self._ahead)
         return self._status
 
     def state(self) -> dict[str, Any]:
@@ -265,8 +259,8 @@ class RemoteReplay:
 
     def _send(self, index: int, deadline: float) -> _Request:
         """Requests the next draw, or a later one."""
-        left = max(0.0, deadline - time.monotonic())
-        wait = _DUE_SECONDS if self._ahead else min(_DUE_SECONDS, left)
+        left = max(0.0, deadline - self._clock.monotonic())
+        wait = _HOLD_SECONDS if self._ahead else min(_HOLD_SECONDS, left)
         priorities, self._priorities = self._priorities, []
         number = self._number + index
         answer = self._peer.send("draw", self._restarts, number, wait, priorities, self._count)

@@ -8,7 +8,7 @@ import numpy as np
 
 from retrax.agents.base import Agent
 from retrax.datatypes import SequenceSpec
-from retrax.replay.interface import DirectPeer, Draw, ReplayStatus
+from retrax.replay.interface import REAL, DirectPeer, Draw, ReplayStatus
 
 
 def acting_agent(act, **extras):
@@ -28,8 +28,8 @@ def acting_agent(act, **extras):
 class DirectPeers:
     """`Peers` that are objects of this process: the counter, and who publishes parameters."""
 
-    def __init__(self, counter=None, publisher=None, stop=None):
-        self.counter, self.publisher = counter, publisher
+    def __init__(self, counter=None, publisher=None, stop=None, clock=REAL):
+        self.counter, self.publisher, self.clock = counter, publisher, clock
         self.stop = stop or threading.Event()
 
     def peer(self, name):
@@ -141,7 +141,7 @@ class Clock:
     def monotonic(self):
         return self.now
 
-    process_time = monotonic
+    process_time, event = monotonic, threading.Event
 
     def sleep(self, seconds):
         self.now += seconds

@@ -8,7 +8,7 @@ from replay_rows import SPEC
 
 from retrax.datatypes import ReplayConfig
 from retrax.replay import LocalReplay, NodeWriter, RemoteReplay, ReplayNode
-from retrax.replay.interface import PeerLost
+from retrax.replay.interface import PeerLost, never
 
 sequence_spec = functools.partial(replay_rows.sequence_spec, period=2)
 
@@ -48,6 +48,7 @@ def open_replay(peer, sequence=None, num_envs=2, ahead=0, **changes):
 
 def open_writer(peer, environments=(0, 1), sequence=None, **options):
     sequence = sequence or sequence_spec()
+    options = {"stop": never, **options}
     return NodeWriter(peer, SPEC, sequence, environments=environments, **options)
 
 

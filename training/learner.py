@@ -6,10 +6,7 @@ version is published when the learner has compiled: an actor that waits for it w
 
 import collections
 import dataclasses
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..agents.base import Agent, LearnerState, Params, Update, updates_in_one_call
 from ..datatypes import Sample
-from ..replay.interface import Draw, Replay, Stopped, WaitTimeout, never
+from ..replay.interface import REAL, Clock, Draw, Replay, Stopped, WaitTimeout, never
 from ..replay.packing import TreePacking
 from .run_config import RunConfig
 
@@ -119,10 +116,10 @@ class ParameterServer:
     `wanted` says whether it was called since the last `publish`; if not, packing is not needed.
     """
 
-    def __init__(self, packing: TreePacking, *, max_wait: float = 0.2):
+    def __init__(self, packing: TreePacking, *, max_wait: float = 0.2, clock: Clock = REAL):
         """Nothing is published yet; `get` waits for `max_wait` seconds, 0 in one thread."""
         self.packing, self._max_wait = packing, max_wait
-        self._changed = threading.Condition()
+        self._changed = clock.condition()
         self.version, self.wanted = -1, True
         self._blob: bytes | None = None
 
@@ -164,6 +161,7 @@ class ParameterClient:
         update_period: int,
         stop: Callable[[], bool] = never,
         threaded: bool = True,
+        clock: Clock = REAL,
     ):
         """Fetches by `ParameterServer.get`, which may take long and raise, at each period of steps.
 
@@ -173,20 +171,19 @@ class ParameterClient:
         self.version, self.new_priority = -1, 1.0
         self.staleness = self.failures = 0
         self._get, self._packing = get, packing
-        self._period, self._stop = update_period, stop
+        self._period, self._stop, self._clock = update_period, stop, clock
         self._steps, self._reason = 0, "no call has been made"
         self._arrived: tuple[int, bytes] | None = None
         self.blob: bytes | None = None  # of `params`
         self._known = -1  # the newest version that has arrived
-        self._wake, self._closed = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wake, self._closed, self._thread = clock.event(), clock.event(), None
         if threaded:
-            self._thread = threading.Thread(target=self._run, name="parameters", daemon=True)
+            self._thread = clock.thread(target=self._run, name="parameters", daemon=True)
             self._thread.start()
 
     def wait(self, max_wait: float = 600.0) -> None:
         """Waits for the first parameters, for `max_wait` seconds, or until the program ends."""
-        started = time.monotonic()
+        started = self._clock.monotonic()
         while self.params is None:
             self._ask()
             self._replace()
@@ -194,13 +191,13 @@ class ParameterClient:
                 return
             if self._stop():
                 raise Stopped("Stopped while waiting for the first parameters.")
-            waited = time.monotonic() - started
+            waited = self._clock.monotonic() - started
             if waited > max_wait:
                 raise WaitTimeout(
                     f"Waited {waited:.0f} s for the learner's first parameters: {self.failures} "
                     f"calls failed, the last one with: {self._reason}."
                 )
-            time.sleep(_POLL_SECONDS)
+            self._clock.sleep(_POLL_SECONDS)
 
     def step(self) -> None:
         """Counts one time step of the actor; replaces the parameters if newer ones arrived."""
@@ -373,12 +370,13 @@ class Learner:
         parameters: ParameterServer | None = None,
         updates: Updates | None = None,
         metrics: MetricsAccumulator | None = None,
+        clock: Clock = REAL,
     ):
         """Begins with `agent.init(key)`; publishes to `parameters`, unless actors read `params`."""
         self._agent, self._replay, self._parameters = agent, replay, parameters
-        self._per_call = updates_per_call
+        self._per_call, self._clock = updates_per_call, clock
         self._updates = updates or Updates(agent)
-        self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learner host")
+        self._host = clock.executor(max_workers=1, thread_name_prefix="learner host")
         self.state = self._updates.replicate(jax.jit(agent.init)(key))
         self.updates = 0
         self.metrics = MetricsAccumulator() if metrics is None else metrics
@@ -493,10 +491,10 @@ class Learner:
             self.publish()
 
     def _wait(self, timeout: float) -> Draw | None:
-        started = time.monotonic()
+        started = self._clock.monotonic()
         draw = self._replay.sample(timeout)
         if timeout:
-            self.idle_seconds += time.monotonic() - started
+            self.idle_seconds += self._clock.monotonic() - started
         return draw
 
     def _beside(self, unread: _Call | None) -> Draw | None:

@@ -11,7 +11,6 @@ them. No array is pickled. Large arrays that shrink much, such as frames of game
 import io
 import json
 import math
-import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,7 @@ from ..basics.files import check_sealed, sealed
 from ..basics.prng_keys import with_keys, without_keys
 from ..basics.sentences import first_line
 from ..environments.plain_data import pack, unpack
+from ..replay.interface import REAL, Clock
 from .learner import Snapshot
 from .run_config import next_multiple, run_id
 
@@ -315,18 +315,18 @@ class Snapshots:
 class SnapshotInterval:
     """A snapshot is due `every` so many steps, at `next`, or after `seconds`, more if slow."""
 
-    def __init__(self, steps: int, *, every: int, seconds: float):
-        self._every, self._seconds = every, seconds
+    def __init__(self, steps: int, *, every: int, seconds: float, clock: Clock = REAL):
+        self._every, self._seconds, self._clock = every, seconds, clock
         self.saved(steps, took=0.0)
 
     def is_due(self, steps: int) -> bool:
         """Whether a run at this number of steps has to be saved."""
-        return steps >= self.next or (steps > self._steps and time.monotonic() >= self._at)
+        return steps >= self.next or (steps > self._steps and self._clock.monotonic() >= self._at)
 
     def saved(self, steps: int, *, took: float) -> None:
         """Starts the next interval after a snapshot, which took so many seconds."""
         self._steps, self.next = steps, next_multiple(steps, self._every)
-        self._at = time.monotonic() + max(self._seconds, took / _SHARE)
+        self._at = self._clock.monotonic() + max(self._seconds, took / _SHARE)
 
 
 def newest_snapshot(directory: Path) -> int | None:

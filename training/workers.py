@@ -7,8 +7,6 @@ of versions between the parameters of which it was computed and those to which i
 import concurrent.futures
 import contextlib
 import itertools
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +17,7 @@ import numpy as np
 from ..agents.base import Agent, Gradients, LearnerState, Params, Update
 from ..basics.prng_keys import is_key, with_keys, without_keys
 from ..datatypes import EnvironmentSpec, Sample, VectorEnvironment
+from ..replay.interface import REAL, Clock
 from ..replay.local import LocalReplay
 from ..replay.packing import TreePacking
 from ..replay.rows import sample_shapes
@@ -112,18 +111,20 @@ class GradientServer:
         key: jax.Array,
         max_staleness: int | None = None,
         parameters: ParameterServer | None = None,
+        clock: Clock = REAL,
     ):
         """Begins with `agent.init(key)`; `parameters` is for others that act."""
         self._agent, self._gradients, self._states = agent, gradients, states
         self._max_staleness = max_staleness
         self._packed = -1, b""  # the newest version that was fetched
         self._parameters, self.metrics = parameters, MetricsAccumulator()
-        self._lock = threading.Condition()
+        self._lock = clock.condition()
         self._answered: dict[int, tuple[Call, Receipt]] = {}
         self._apply = jax.jit(agent.apply, donate_argnums=0)
         self.state = jax.jit(agent.init)(key)
         self.updates = self.restored = 0
-        self.busy_seconds, self._seen, self._started = 0.0, -1, time.monotonic()
+        self._clock, self.busy_seconds, self._seen = clock, 0.0, -1
+        self._started = clock.monotonic()
 
     @property
     def params(self) -> Params:
@@ -147,9 +148,9 @@ class GradientServer:
             if self._max_staleness is not None:
                 applied = applied and staleness <= self._max_staleness
             if applied:
-                started = time.perf_counter()
+                started = self._clock.monotonic()
                 self.state = jax.block_until_ready(self._apply(self.state, unpacked))
-                self.busy_seconds += time.perf_counter() - started
+                self.busy_seconds += self._clock.monotonic() - started
                 self.updates += 1
             receipt = Receipt(applied, staleness)
             self._answered[worker] = (restarts, number), receipt
@@ -159,7 +160,7 @@ class GradientServer:
     @property
     def idle_seconds(self) -> float:
         """Time since it was compiled in which no gradient was applied."""
-        return time.monotonic() - self._started - self.busy_seconds
+        return self._clock.monotonic() - self._started - self.busy_seconds
 
     def compile(self) -> None:
         """Compiles `apply`; changes nothing."""
@@ -168,7 +169,7 @@ class GradientServer:
         for _ in range(2):  # a computed state may have another weak type than the first
             state = self._apply(state, zeros)
         jax.block_until_ready(state)
-        self._started = time.monotonic()
+        self._started = self._clock.monotonic()
 
     def step(self, timeout: float) -> bool:
         """Waits for an update since the last `step`; publishes parameters if they are wanted."""
@@ -235,6 +236,7 @@ class RemoteUpdates(Updates):
         gradients_per_fetch: int = 1,
         fetches_first: bool = True,
         lost: Callable[[int], None],
+        clock: Clock = REAL,
     ):
         """Updates of worker number `worker`; packings and calls are those of its `GradientServer`.
 
@@ -243,7 +245,7 @@ class RemoteUpdates(Updates):
         called with the version of the copy when the server has restarted with an older one.
         """
         super().__init__(agent)
-        self._agent, self._packing, self._states = agent, gradients, states
+        self._agent, self._packing, self._states, self._clock = agent, gradients, states, clock
         self._apply, self._get, self._lost = apply, get, lost
         self._worker, self._restarts, self._calls = worker, restarts, itertools.count()
         self._per_fetch, self._fetches_first = gradients_per_fetch, fetches_first
@@ -312,9 +314,9 @@ class RemoteUpdates(Updates):
         return Receipt(*self._timed(self._apply, self._worker, call, self.version, blob))
 
     def _timed(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        started = time.monotonic()
+        started = self._clock.monotonic()
         answer = method(*arguments)
-        self.waited_seconds += time.monotonic() - started
+        self.waited_seconds += self._clock.monotonic() - started
         return answer
 
 
@@ -359,9 +361,9 @@ class Worker(NamedTuple):
 class WorkerFactory:
     """Makes the server and the workers of a run, whose packings are the same."""
 
-    def __init__(self, config: RunConfig, agent: Agent, spec: EnvironmentSpec):
+    def __init__(self, config: RunConfig, agent: Agent, spec: EnvironmentSpec, clock: Clock = REAL):
         """`config` is resolved; `spec` is one environment's."""
-        self._config, self._agent, self._spec = config, agent, spec
+        self._config, self._agent, self._spec, self._clock = config, agent, spec, clock
         num_envs = config.environments_per_replay
         calls = sample_shapes(spec, agent.sequence, config.replay, num_envs=num_envs)
         shapes = update_shapes(calls, config.replay.updates_per_call)
@@ -381,6 +383,7 @@ class WorkerFactory:
             key=self._config.prng_keys()[0],
             max_staleness=self._config.workers.max_staleness,
             parameters=parameters,
+            clock=self._clock,
         )
 
     def worker(
@@ -417,8 +420,10 @@ class WorkerFactory:
             gradients_per_fetch=config.workers.gradients_per_fetch,
             fetches_first=not config.replay.on_policy,
             lost=lost,
+            clock=self._clock,
         )
-        learner = Learner.of_run(config, agent, replay, updates=updates, metrics=metrics)
+        options: Any = {"updates": updates, "metrics": metrics, "clock": self._clock}
+        learner = Learner.of_run(config, agent, replay, **options)
         writer = replay.writer(range(num_envs))
         actor = Actor.of_run(config, agent, environment, index, writer, learner)
         return Worker(learner, updates, replay, actor)
@@ -523,9 +528,9 @@ class LearningThread:
     the methods. The learner's replay is a `LocalReplay`, which other threads may write to.
     """
 
-    def __init__(self, learner: Learner):
+    def __init__(self, learner: Learner, clock: Clock = REAL):
         self._learner, self._is_paused = learner, False
-        self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="learning")
+        self._pool = clock.executor(1, thread_name_prefix="learning")
         self._work = self._pool.submit(self._learn)
 
     def wake(self) -> None:

@@ -29,7 +29,7 @@ from launchpad.launch.run_locally import run_locally
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from ...datatypes import EnvironmentSpec, SequenceSpec
-from ...replay.interface import PeerLost, Replay, Writer
+from ...replay.interface import REAL, PeerLost, Replay, Writer
 from ...replay.reverb import Checkpoints, Layout, ReverbReplay, ReverbWriter, make_tables
 from ...replay.reverb.library import reverb
 from ...replay.selectors import has_tables
@@ -42,7 +42,8 @@ _LOG_LINES = 10  # shown of a node that left no traceback
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # linux/prctl.h
 # Not `preexec_fn`, which forks a process that has used JAX.
 _MORTAL = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
+    f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, 9); "
+    "os.execvp(sys.argv[1], sys.argv[1:])"
 )
 _WATCH_SECONDS, _ORPHAN_SECONDS = 0.5, 8.0  # for a last snapshot, after the launcher has died
 _SPARE_THREADS = 8  # of Courier's servers, besides one for each actor
@@ -217,7 +218,7 @@ def _exit(status: int) -> None:
 def courier_peers(config: ProgramConfig, clients: Mapping[str, Any], stop: StopEvent) -> Peers:
     """The peers of a node over Courier; over Reverb where the replay has tables."""
     run = config.run
-    peers = make_peers(config, stop, lambda x: CourierPeer(clients[x], x, stop), ahead=_AHEAD)
+    peers = make_peers(config, stop, lambda x: CourierPeer(clients[x], x, stop), _AHEAD, REAL)
     if not has_tables(run.replay):
         return peers
 

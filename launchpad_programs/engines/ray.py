@@ -20,7 +20,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...basics.files import write_json
-from ...replay.interface import PeerLost
+from ...replay.interface import REAL, PeerLost
 from ...training.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig
 from ..kinds import NodeSpec, kinds_of, nodes_of, process_env
@@ -239,7 +239,7 @@ class Host:
             spec, config = cloudpickle.loads(pickled)
             _add_nice(spec.kind.nice)
             stop = self._stop
-            peers = make_peers(config, stop, lambda name: RayPeer(name, stop), ahead=AHEAD)
+            peers = make_peers(config, stop, lambda name: RayPeer(name, stop), AHEAD, REAL)
             self._node = make_node(spec, config, peers)
             self._made.set()
             self._node.run()

@@ -5,7 +5,7 @@ import sys
 import threading
 import traceback
 
-from ...replay.interface import DirectPeer
+from ...replay.interface import REAL, DirectPeer
 from ..config import ProgramConfig
 from ..kinds import nodes_of
 from ..node import Node, RunningNode, make_node, make_peers
@@ -16,7 +16,7 @@ def start_threads(config: ProgramConfig) -> list[RunningNode]:
     made: dict[str, tuple[Node, threading.Event]] = {}
     for spec in nodes_of(config):
         stop = threading.Event()
-        peers = make_peers(config, stop, lambda name: DirectPeer(made[name][0]))
+        peers = make_peers(config, stop, lambda name: DirectPeer(made[name][0]), 0, REAL)
         made[spec.name] = make_node(spec, config, peers), stop
     return [_start(name, *parts) for name, parts in made.items()]
 

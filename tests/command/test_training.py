@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 import re
@@ -10,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-import types
 
 import gymnasium
 import noisy_agent
@@ -21,9 +21,10 @@ from run_files import check_equal, rows, snapshots, stop_with
 from retrax import load_metrics, train
 from retrax.command.main import main
 from retrax.environments import make
+from retrax.replay.interface import REAL
 from retrax.training.loop import Loop
 from retrax.training.run_config import RunConfig, WorkerOptions, read_config
-from retrax.training.snapshots import BestParameters, Snapshots
+from retrax.training.snapshots import BestParameters, SnapshotInterval, Snapshots
 from retrax.training.workers import DROPPED
 
 
@@ -170,8 +171,9 @@ def test_snapshots_by_time_change_nothing(finished, tmp_path, monkeypatch):
         save(self, steps, *rest, **options)
 
     monkeypatch.setattr(Snapshots, "save", watched)
-    minutes = types.SimpleNamespace(monotonic=itertools.count(0.0, 60.0).__next__)
-    monkeypatch.setattr("retrax.training.snapshots.time", minutes)
+    minutes = REAL._replace(monotonic=itertools.count(0.0, 60.0).__next__)
+    interval = functools.partial(SnapshotInterval, clock=minutes)
+    monkeypatch.setattr("retrax.command.training.SnapshotInterval", interval)
     train(make_config(), tmp_path / "run", plain=True)
     assert saved[0] == 36  # after ten minutes, of which the first has no transitions
     assert len(saved) > 4

@@ -43,7 +43,7 @@ class Played(RemotePeer):
     """Each call has a tape of answers, the last of which stays."""
 
     def __init__(self, *tapes, name="parameter_server/0", after=10**6):
-        super().__init__(name, Stop(after))
+        super().__init__(name, Stop(after), self)
         self.tapes, self.calls, self.now = [list(tape) for tape in tapes], [], 0.0
 
     def monotonic(self):
@@ -63,7 +63,6 @@ class Played(RemotePeer):
 def play(monkeypatch):
     def play(*tapes, silent=120.0, **options):
         peer = Played(*tapes, **options)
-        monkeypatch.setattr(node_module, "time", peer)
         monkeypatch.setattr(node_module, "_SILENT_SECONDS", silent)
         return peer
 
@@ -111,7 +110,7 @@ def test_a_node_that_may_be_saving_is_waited_for_even_if_the_program_stops(play)
 
 def test_a_client_numbers_its_reports_and_repeats_one_with_its_number(play, tmp_path):
     peer = play([{"phase": "learning"}], [LOST], [{"phase": "learning"}])
-    peers = types.SimpleNamespace(peer=lambda name: peer)
+    peers = types.SimpleNamespace(peer=lambda name: peer, clock=peer)
     client = CounterClient(make_config(tmp_path, restarts=3), "learner/0", peers)
     for updates in range(2):
         assert client.report(updates=updates) == {"phase": "learning"}

@@ -17,6 +17,7 @@ from retrax.launchpad_programs import counter as counter_module
 from retrax.launchpad_programs.config import RESTARTS, STATUS, read_json
 from retrax.launchpad_programs.counter import Counter
 from retrax.launchpad_programs.kinds import program_columns
+from retrax.replay.interface import REAL
 from retrax.training.run_config import RunConfig
 
 
@@ -25,10 +26,10 @@ def make_counter(monkeypatch, tmp_path):
     """Makes counters, opens them for a new run with `names`, and closes their files."""
     counters = []
 
-    def make(seconds=60.0, names=None, **changes):
+    def make(seconds=60.0, names=None, clock=REAL, **changes):
         monkeypatch.setattr(counter_module, "_FINAL_SECONDS", seconds)
         monkeypatch.setattr(counter_module, "_STATUS_SECONDS", 0.0)
-        counter = Counter(make_config(tmp_path, **changes), DirectPeers())
+        counter = Counter(make_config(tmp_path, **changes), DirectPeers(clock=clock))
         counters.append(counter)
         if names is not None:
             counter.open({}, names)
@@ -241,16 +242,16 @@ def test_a_resumed_run_continues_counting(make_counter, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("restarts", [0, 1])
-def test_restored_counts_are_no_rate(make_counter, monkeypatch, restarts):
+def test_restored_counts_are_no_rate(make_counter, restarts):
     """A resumed program takes ten steps a second, and a learner that dies updates again."""
-    monkeypatch.setattr(counter_module, "time", clock := Clock(100.0))
-    counter = make_counter(steps=2_000_000)
+    clock = Clock(100.0)
+    counter = make_counter(steps=2_000_000, clock=clock)
     counter.step()
     clock.now += 1.0
     counter.open({"steps": 1_000_000, "updates": 5000}, [])
     if restarts:
         counter.step()
-        counter = make_counter(steps=2_000_000, restarts=1)
+        counter = make_counter(steps=2_000_000, clock=clock, restarts=1)
     for number, updates in enumerate([5000, 5004, 5008, 5012, 4800, 4804, 4808]):
         act(counter, "actor/0", number, 10 if number else 0)
         report(counter, "learner/0", updates=updates)

@@ -14,7 +14,7 @@ from retrax.evaluation import evaluations
 from retrax.evaluation.evaluations import EpisodeResults
 from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
-from retrax.replay.interface import Stopped
+from retrax.replay.interface import REAL, Stopped
 from retrax.training.run_config import RunConfig
 from retrax.training.snapshots import BestParameters
 
@@ -27,7 +27,7 @@ def exploit(params, state, timestep):
 def make_node(tmp_path, monkeypatch):
     """Makes a node; `episodes(before_step)` may play the episodes: their mean return."""
 
-    def make_node(counter, stop=None, modes=(), resumed_at=None, episodes=None):
+    def make_node(counter, stop=None, modes=(), resumed_at=None, episodes=None, clock=REAL):
         entry = AgentEntry(
             name="a", make_agent=None, Config=int, presets={"a": int}, evaluation_modes=modes
         )
@@ -40,7 +40,7 @@ def make_node(tmp_path, monkeypatch):
             monkeypatch.setattr(evaluations, "run_episodes", run_episodes)
         config = make_config(tmp_path, evaluation_episodes=4, resumed_at=resumed_at)
         world = acting_agent(exploit), make("catch", seed=1, num_envs=2), Parameters()
-        return EvaluatorNode(config, *world, DirectPeers(counter, stop=stop))
+        return EvaluatorNode(config, *world, DirectPeers(counter, stop=stop, clock=clock))
 
     return make_node
 
@@ -102,11 +102,10 @@ def test_the_best_parameters_are_kept_with_the_steps_at_which_they_were_fetched(
 
 @pytest.mark.parametrize(("phase", "share"), [("learning", 0.1), ("evaluating", 1.0)])
 def test_an_evaluation_takes_a_tenth_of_the_time_until_the_last_step_is_taken(
-    make_node, monkeypatch, phase, share
+    make_node, phase, share
 ):
     clock, counter, shares = Clock(100.0), Counter(), []
     counter.phase = phase
-    monkeypatch.setattr(evaluator, "time", clock)
 
     def episodes(before_step):
         began = clock.now
@@ -116,7 +115,7 @@ def test_an_evaluation_takes_a_tenth_of_the_time_until_the_last_step_is_taken(
             shares.append(0.01 * (len(shares) + 1) / (clock.now - began))
         return 1.0
 
-    make_node(counter, stop=clock, episodes=episodes).evaluate()
+    make_node(counter, stop=clock, episodes=episodes, clock=clock).evaluate()
     assert shares[-1] == pytest.approx(share, rel=0.05)
     assert max(shares[100:]) == pytest.approx(share, rel=0.2)  # at no time much more
     assert all(seconds <= 0.5 for seconds in clock.waits)  # it notices the end of the run

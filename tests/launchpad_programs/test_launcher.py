@@ -53,7 +53,7 @@ NEVER, FOR_EVER = math.inf, {"after": math.inf}
 @pytest.fixture
 def clock(monkeypatch):
     """The launcher's."""
-    monkeypatch.setattr(launcher, "time", clock := Clock())
+    monkeypatch.setattr(launcher, "REAL", clock := Clock())
     monkeypatch.setattr(launcher, "SAVE_SECONDS", 20.0)
     monkeypatch.setattr(launcher, "_LAST_SECONDS", 10.0)
     return clock
@@ -63,11 +63,13 @@ def clock(monkeypatch):
 def play(clock):
     """Supervises nodes that differ from harmless ones as given; how they end, and the nodes."""
 
-    def play(finished_at=NEVER, stops_at=NEVER, **changes):
+    def play(finished_at=NEVER, stops_at=NEVER, caller=None, **changes):
         clock.stops_at = stops_at
         labels = ("counter", "replay", "learner", "actor")
         nodes = {x: Node(clock, f"{x}/0", **changes.get(x, {})) for x in labels}
-        ending = launcher.supervise(list(nodes.values()), lambda: clock.now >= finished_at, clock)
+        options = {"caller": caller, "clock": clock}
+        finished, running = (lambda: clock.now >= finished_at), list(nodes.values())
+        ending = launcher.supervise(running, finished, clock, **options)
         assert all(node.ended() for node in nodes.values())
         return ending, types.SimpleNamespace(**nodes)
 
@@ -98,9 +100,8 @@ def test_how_a_program_ends(play, changes, expected):
     assert max(node.asked for node in vars(nodes).values()) < 6.5
 
 
-def test_a_program_ends_with_the_process_that_called_launch(play, monkeypatch):
-    monkeypatch.setenv(launcher.CALLER, str(os.getpid()))  # which is not our parent
-    assert play(finished_at=5.0)[1].learner.asked < 1.0
+def test_a_program_ends_with_the_process_that_called_launch(play):
+    assert play(finished_at=5.0, caller=str(os.getpid()))[1].learner.asked < 1.0  # no parent of us
 
 
 @pytest.mark.parametrize("cause", ["finished_at", "stops_at"])
@@ -131,8 +132,11 @@ def test_a_second_interrupt_waits_for_no_node(play, clock, label):
     assert clock.now < 11.5
 
 
-def test_nodes_that_are_lost_with_their_engine_are_neither_stopped_nor_waited_for(tmp_path, capsys):
+def test_nodes_lost_with_their_engine_are_not_waited_for(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv(launcher.CALLER, "1")
+
     def start(config):
+        assert launcher.CALLER not in os.environ, "nodes would inherit it"
         raise EngineLost("Ray has ended.")
 
     config = make_config(tmp_path)

@@ -3,13 +3,11 @@
 import csv
 import dataclasses
 import pathlib
-import random
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -209,30 +207,6 @@ def test_catch_is_learned(tmp_path):
     program = life_cycle.Program(directory, *options, "--agent.replay.selector", "proportional")
     program.end(900)
     assert float(read_rows(directory)[-1]["evaluator_return"]) >= 0.95
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_killed_at_random_moments_and_resumed_catch_is_learned_all_the_same(tmp_path):
-    directory = tmp_path / "run"
-    new = ["--environment", "catch", "--num-actors", 2, "--steps", 30_000]
-    new += ["--run-directory", directory, "--snapshot-every", 1000]
-    rng = random.Random(0)
-    for number in range(6):
-        options = new if number == 0 else ["--resume", directory]
-        program = life_cycle.Program(directory, *options)
-        if number < 5:
-            program.wait_for("learning")
-            time.sleep(rng.uniform(1, 10))
-            nodes = program.nodes()
-            name = rng.choice([*sorted(nodes), "main"])
-            (program.process if name == "main" else nodes[name]).kill()
-        program.process.communicate(timeout=600)
-        psutil.wait_procs(nodes.values(), timeout=60)
-    assert program.process.returncode == 0
-    rows = read_rows(directory)
-    assert [int(r["steps"]) for r in rows] == sorted(int(r["steps"]) for r in rows)
-    assert float(rows[-1]["evaluator_return"]) >= 0.95
 
 
 @pytest.mark.slow

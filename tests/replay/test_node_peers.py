@@ -20,7 +20,7 @@ from replay_rows import assert_equal, stream
 
 from retrax.launchpad_programs.engines import ray_session
 from retrax.replay import remote
-from retrax.replay.interface import Stopped, WaitTimeout
+from retrax.replay.interface import REAL, Stopped, WaitTimeout
 from retrax.replay.node import ReplayNode
 
 
@@ -36,7 +36,6 @@ def short_waits(monkeypatch):
     monkeypatch.setattr(remote, "MAX_CHUNKS", 3)
     monkeypatch.setattr(remote, "_CHUNK_SECONDS", 1e9)
     monkeypatch.setattr(remote, "_POLL_SECONDS", 0.0)
-    monkeypatch.setattr(remote, "_DUE_SECONDS", 0.0)
     monkeypatch.setattr(remote, "_HOLD_SECONDS", 0.0)
 
 
@@ -84,7 +83,7 @@ def test_a_writer_waits_while_its_rows_are_held_back():
     node, peer = make_peer(max_lead=10)
     writer, rows = open_writer(peer, stop=Stop(3)), stream(60, ends=0.0)
     free = local_replay()
-    due = next(count for count, row in enumerate(rows, 1) if free.add(row) or free.is_due)
+    due = next(count for count, row in enumerate(rows, 1) if free.add(row) or free.schedule.due)
     assert write_until_stopped(writer, rows) == 11 + (due + 5) // 4 * 4
     assert node.status()[0] == 2 * (due + 5)
 
@@ -98,11 +97,11 @@ def test_a_writer_gives_up_in_the_end():
 
 def test_rows_are_sent_after_some_time_though_a_chunk_is_not_complete(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(remote.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(remote, "CHUNK_ROWS", 16)
     monkeypatch.setattr(remote, "_CHUNK_SECONDS", 2.0)
     node, peer = make_peer()
-    writer, rows = open_writer(peer), iter(stream(30))
+    clock = REAL._replace(monotonic=lambda: now[0])
+    writer, rows = open_writer(peer, clock=clock), iter(stream(30))
     kept = []
     for seconds in (0.5, 1.0, 0.6, 0.5, 2.0, 1.9):
         now[0] += seconds
@@ -181,12 +180,12 @@ def test_draws_are_requested_ahead_and_arrive_in_their_order():
     peer.answer()
     for number in range(8):
         draw = replay.sample()
-        assert draw.keys[:2] == (0, number)
+        assert draw.keys.header[3:5].tolist() == [0, number]
         assert_equal(draw.sample, local.sample().sample)
         assert len(peer.sent) == 1 + number // 4
     assert replay.sample() is None, "the ninth has no answer"
     peer.answer()
-    assert replay.sample().keys.number == 8
+    assert replay.sample().keys.header[4] == 8
 
 
 def test_a_draw_that_was_not_due_is_requested_again():
@@ -195,7 +194,7 @@ def test_a_draw_that_was_not_due_is_requested_again():
     assert replay.sample() is None
     feed(node, stream(40))
     assert replay.sample() is None, "the answers are older"
-    assert replay.sample().keys.number == 0
+    assert replay.sample().keys.header[4] == 0
 
 
 def test_priorities_travel_with_requests_in_the_order_of_the_draws():
@@ -206,12 +205,12 @@ def test_priorities_travel_with_requests_in_the_order_of_the_draws():
     for number, draw in enumerate(draws):
         replay.set_priorities(draw.keys, np.full(3, 1.0 + number))
     assert not peer.sent
-    assert replay.sample().keys.number == 4
+    assert replay.sample().keys.header[4] == 4
     ((name, _, request, _, priorities, _),) = [answer.call for answer in peer.sent]
     assert (name, request, [n for n, _ in priorities]) == ("draw", 2, [0, 1, 2, 3])
     peer.answer()
     found = priorities_of(node)
-    assert (found[draws[3].keys.local[0]] == 4).all()
+    assert (found[draws[3].keys.keys[0]] == 4).all()
     with pytest.raises(ValueError, match="priorities must be finite"):
         replay.set_priorities(draws[0].keys, np.full(3, np.nan))
 
@@ -226,7 +225,7 @@ def test_priorities_are_sent_although_no_draw_is_due(ahead):
     replay.set_priorities(draw.keys, np.full(3, 5.0))
     assert replay.sample() is None
     found = priorities_of(node)
-    assert (found[draw.keys.local[0]] == 5).all()
+    assert (found[draw.keys.keys[0]] == 5).all()
 
 
 class Keeper(ReplayNode):
@@ -256,8 +255,8 @@ def test_a_state_is_kept_when_all_priorities_are_set(ahead):
     assert (node.kept[0], node.pruned) == (100, [100])
     assert ahead or node.kept[1] == 0, "all draws are used"
     found = priorities_of(node)
-    assert (found[draws[1].keys.local[0]] == 5).all()
-    assert set(found[draws[0].keys.local[0]]) <= {5.0, 7.0}
+    assert (found[draws[1].keys.keys[0]] == 5).all()
+    assert set(found[draws[0].keys.keys[0]]) <= {5.0, 7.0}
     peer.answer()
     assert_equal(priorities_of(node), found)
     state = replay.state()

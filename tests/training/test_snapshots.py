@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import types
 from typing import Any, NamedTuple
 
 import chex
@@ -17,6 +16,7 @@ from retrax.basics import files
 from retrax.basics.files import sealed
 from retrax.basics.prng_keys import without_keys
 from retrax.environments.plain_data import pack
+from retrax.replay.interface import REAL
 from retrax.training.assembly import open_snapshots
 from retrax.training.learner import Snapshot
 from retrax.training.run_config import RunConfig, write_config
@@ -308,11 +308,10 @@ def test_the_benchmark_measures_what_it_says(tmp_path, monkeypatch):
     assert memory.startswith("7 snapshots: ")
 
 
-def test_a_snapshot_is_due_after_steps_or_seconds(monkeypatch):
+def test_a_snapshot_is_due_after_steps_or_seconds():
     now = [1000.0]
-    clock = types.SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr("retrax.training.snapshots.time", clock)
-    interval = SnapshotInterval(120, every=100, seconds=600.0)
+    clock = REAL._replace(monotonic=lambda: now[0])
+    interval = SnapshotInterval(120, every=100, seconds=600.0, clock=clock)
     assert interval.next == 200
 
     def due(later, *steps):
