@@ -76,6 +76,7 @@ def benchmark(
     directory = directory.absolute()  # environments may change the working directory
     run = f"{directory / 'runs'}/{agent.replace(':', '-')}"
     fields: dict[str, Any] = {"agent": agent, "num_envs": num_envs or found.num_envs}
+    fields["evaluate_every"] = 0  # a process of its own evaluates at the end
     able = []
     for task in found.choose(tasks):
         try:

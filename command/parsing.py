@@ -12,6 +12,7 @@ import tyro
 from ..basics.validation import check_fields, field_types
 
 _REGISTRY = tyro.constructors.ConstructorRegistry()
+HELP = {"-h", "--help"}
 _HAS_BOUNDS: Any = object()  # marks a dataclass for which tyro's own rule is asked
 
 Part = TypeVar("Part")
@@ -98,11 +99,6 @@ def words_of(options: Any, default: Any) -> list[str]:
             flag = f"--{field.name.replace('_', '-')}"
             words += [flag] if value is True else [flag, str(value)]
     return words
-
-
-def wants_help(arguments: Sequence[str]) -> bool:
-    """Whether the command line asks for help and nothing else matters."""
-    return any(argument in ("-h", "--help") for argument in arguments)
 
 
 def tell(text: str) -> None:

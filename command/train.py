@@ -24,7 +24,7 @@ from ..training.run_config import (
     seed_runs,
     write_config,
 )
-from .parsing import Hidden, parse, parse_known, part, tell, wants_help, with_types
+from .parsing import HELP, Hidden, parse, parse_known, part, tell, with_types
 from .training import RunFailedError, own_code, train_together
 
 _USAGE = """\
@@ -106,7 +106,7 @@ def parse_run(
         return given, given.run(), directory, None
     if not agent:
         names = ", ".join(agent_names())
-        if wants_help(words):
+        if HELP & {*words}:
             print(_USAGE.format(prog=prog, about=form.__doc__, agents=names), end="")
             raise SystemExit(0)
         raise ValueError(

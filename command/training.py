@@ -2,6 +2,7 @@
 
 import contextlib
 import contextvars
+import dataclasses
 import logging
 import math
 import sysconfig
@@ -102,6 +103,8 @@ def train(
     if on_metrics is not None and not callable(on_metrics):
         raise ValueError(f"on_metrics must be a function of steps and metrics, got {on_metrics!r}.")
     environment = assembly.given_environments(environment, config, resume)
+    if environment is not None and config.evaluate_every is None:
+        config = dataclasses.replace(config, evaluate_every=0)  # one like it may not exist
     runs = {Path(directory or new_directory(config)): config}
     given: dict[str, Any] = {"environment": environment, "data": data, "on_metrics": on_metrics}
     (summary,), is_signalled = train_together(runs, resume=resume, plain=plain, **given)
@@ -117,21 +120,21 @@ def own_code(config: RunConfig) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        is_sentence = isinstance(error, (ValueError, ImportError, OSError))
-        is_sentence = is_sentence and frames[-1].filename.startswith(_PACKAGE)
-        if is_sentence and error.__cause__ is not None:
-            frames = traceback.extract_tb(error.__cause__.__traceback__)
-        lines = [(x.filename, x.lineno) for x in frames if not x.filename.startswith(_LIBRARIES)]
         given = getattr(config.entry.make_agent, "keywords", {})
-        if not is_sentence or error.__cause__ is not None:
-            codes = [x.__code__ for x in given.values() if hasattr(x, "__code__")]
-            lines = lines or [(code.co_filename, code.co_firstlineno) for code in codes]
-        if not lines and (is_sentence or not given):
+        is_ours = frames[-1].filename.startswith(_PACKAGE)
+        if is_ours and isinstance(error, (ValueError, ImportError, OSError)):
+            said = str(error).rstrip(".")  # a sentence about its cause, or about the config
+            given = given if error.__cause__ else {}
+            frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
+        elif isinstance(error, SystemExit):
+            said = f"{config.agent} called sys.exit({error.code!r})"
+        else:
+            said = f"{config.agent} fails: {reason(error)}"
+        lines = [(x.filename, x.lineno) for x in frames if not x.filename.startswith(_LIBRARIES)]
+        codes = [x.__code__ for x in given.values() if hasattr(x, "__code__")]
+        lines = lines or [(code.co_filename, code.co_firstlineno) for code in codes]
+        if not lines and not given:
             raise
-        why = f"fails: {reason(error)}"
-        if isinstance(error, SystemExit):
-            why = f"called sys.exit({error.code!r})"
-        said = str(error).rstrip(".") if is_sentence else f"{config.agent} {why}"
         where = f" ({lines[-1][0]}, line {lines[-1][1]})" if lines else ""
         raise ValueError(f"{said}{where}.") from error
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DATA = Path(__file__).parent / "data"
 _PUBLISHED = read_rows(_DATA / "atari57_scores.csv")
 GAMES = tuple(sorted({row["game"] for row in _PUBLISHED}))  # the order of all arrays of scores
-_IDS = {slug: f"ALE/{slug.title().replace('-', '')}-v5" for slug in GAMES}
+IDS = {slug: f"ALE/{slug.title().replace('-', '')}-v5" for slug in GAMES}
 # How an episode begins: after 0 to 30 no-ops, or in a state that a human player reached.
 REGIMES = {"noop": "no-op starts", "human_start": "human starts"}
 # Scores from saved states are compared with human starts, whose states were never published.
@@ -39,14 +39,9 @@ _ELO = 400.0 / np.log(10.0)  # rating points in one unit of log odds
 _TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
-def ale_id(slug: str) -> str:
-    """The id of a game: `ALE/MsPacman-v5` for `ms-pacman`; ValueError for other names."""
-    return _IDS[game_slug(slug)]
-
-
 def game_slug(name: str) -> str:
     """The slug of a game, from its slug or its id; a ValueError suggests the most similar one."""
-    slugs = {slug: slug for slug in GAMES} | {id: slug for slug, id in _IDS.items()}
+    slugs = {slug: slug for slug in GAMES} | {id: slug for slug, id in IDS.items()}
     if name not in slugs:
         raise ValueError(f"{name!r} is not one of the 57 games{did_you_mean(name, slugs)}")
     return slugs[name]
@@ -207,7 +202,17 @@ def make_table(
     standard = [name for name, statistics in printed.items() if "elo" in statistics]
     pool = list(dict.fromkeys([*_ALWAYS, *(standard if algorithms is None else algorithms)]))
     for name in pool:
-        _check_published(name, regime, published)
+        if name not in published:
+            complete = [known for known, scores in published.items() if not np.isnan(scores).any()]
+            raise ValueError(
+                f"There are no scores of {name!r} in the regime {regime!r}"
+                f"{did_you_mean(name, published)}: there are those of {', '.join(complete)}."
+            )
+        if missing := [GAMES[game] for game in np.flatnonzero(np.isnan(published[name]))]:
+            raise ValueError(
+                f"{name!r} has scores of {len(GAMES) - len(missing)} games in the regime "
+                f"{regime!r}, not of all 57: {', '.join(missing)} were not published."
+            )
     own = dict(own or {})
     if both := own.keys() & published.keys():
         raise ValueError(f"{min(both)!r} is a published algorithm: give your own another name.")
@@ -224,21 +229,6 @@ def make_table(
         measured = summarise(normalised), float(rank), float(rating), iqm, len(seeds)
         entries.append(Entry(name, name in own, normalised, *measured, printed.get(name, {})))
     return Table(regime, entries, not own and set(pool) == set(standard))
-
-
-def _check_published(name: str, regime: str, published: Mapping[str, np.ndarray]) -> None:
-    if name not in published:
-        complete = [known for known, scores in published.items() if not np.isnan(scores).any()]
-        raise ValueError(
-            f"There are no scores of {name!r} in the regime {regime!r}"
-            f"{did_you_mean(name, published)}: there are those of {', '.join(complete)}."
-        )
-    missing = [game for game, score in zip(GAMES, published[name], strict=True) if np.isnan(score)]
-    if missing:
-        raise ValueError(
-            f"{name!r} has scores of {len(GAMES) - len(missing)} games in the regime {regime!r}, "
-            f"not of all 57: {', '.join(missing)} were not published."
-        )
 
 
 def human_normalised(scores: np.ndarray, random: np.ndarray, human: np.ndarray) -> np.ndarray:

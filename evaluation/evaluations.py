@@ -3,10 +3,11 @@
 `E` denotes the number of parallel environments, `N` the number of episodes.
 """
 
-import contextlib
 import functools
 import itertools
+import logging
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agents.base import ActorState, Agent, Params
+from ..basics.sentences import first_line
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import closing_quietly, drawn
 from ..environments.start_states import StartStates, load_states
@@ -27,6 +29,9 @@ from .statistics import interval_of_episodes
 
 MAX_ENVS = 16  # stepped together in an evaluation
 _PREFIX = "evaluation_"
+_SHARE = 10  # an evaluation by default takes a tenth of the run's time steps at most,
+_LAST_SECONDS = 20.0  # or, at the end of the run, so long
+_log = logging.getLogger("retrax")
 
 
 class Scores(NamedTuple):
@@ -56,11 +61,8 @@ class Scores(NamedTuple):
 
     def means(self) -> dict[str, float]:
         """Means over episodes: `return`, `length`, and `return_MODE` of each mode that occurred."""
-        modes = {
-            f"return_{name}": mode["mean_return"]
-            for name, mode in self.modes.items()
-            if mode["episodes"]
-        }
+        found = [(f"return_{name}", mode) for name, mode in self.modes.items()]
+        modes = {name: mode["mean_return"] for name, mode in found if mode["episodes"]}
         return {"return": self.mean_return, "length": self.mean_length, **modes}
 
 
@@ -155,40 +157,58 @@ class PeriodicEvaluation:
     """Evaluates an agent each time that its run has taken so many steps, and at the run's end.
 
     Its environments are new, so a resumed run, at `start` steps, makes the same evaluations.
-    `columns` are names of metrics; at `next` steps the next evaluation is due.
+    `columns` are names of metrics; at `next` steps the next evaluation is due, at 0 none. Those by
+    default pause for ten times the time steps that they took, and may fail.
     """
 
     def __init__(self, config: RunConfig, agent: Agent, *, start: int):
-        self._config, self._agent = config, agent
-        modes = (f"return_{name}" for name in config.entry.evaluation_modes)
-        names = ("return", "length", *modes) if config.evaluate_every else ()
-        self.columns = [f"{_PREFIX}{name}" for name in names]
-        self.next = next_multiple(start, every) if (every := config.evaluate_every) else 0
+        self._config, self._agent, self._last = config, agent, config.schedule[0]
+        default = self._last if config.on_device else max(1, self._last // _SHARE)
+        self._is_default = config.evaluate_every is None
+        self._every = default if config.evaluate_every is None else config.evaluate_every
+        names = "return", "length", *(f"return_{x}" for x in config.entry.evaluation_modes)
+        self.columns = [f"{_PREFIX}{name}" for name in names if self._every]
+        self.next = next_multiple(start, self._every) if self._every else 0
 
     def is_due(self, steps: int) -> bool:
         """Whether the run has to be evaluated at this number of steps."""
-        last = self._config.schedule[0]
-        return self._config.evaluate_every > 0 and (steps >= self.next or steps >= last)
+        return self.next > 0 and steps >= min(self.next, self._last)
 
     def run(
         self, steps: int, params: Params, actors: ActorState, stop: StopEvent
     ) -> dict[str, float]:
-        """Means of an evaluation at a number of steps, named as in `columns`; {} if stopped."""
-        config, episodes = self._config, self._config.evaluation_episodes
+        """Means of an evaluation at a number of steps, named as in `columns`; {} if it has none."""
+        config, episodes, taken = self._config, self._config.evaluation_episodes, 0
         seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, steps)
-        environment = evaluation_environments(config, seed=seed, num_envs=min(episodes, MAX_ENVS))
+        count = min(episodes, MAX_ENVS)
+        limit, until = self._last // _SHARE // count, time.monotonic() + _LAST_SECONDS
 
-        def check_stop(_: TimeStep) -> None:
+        def check(_: TimeStep) -> None:
+            nonlocal taken
             if stop.is_set():
                 raise Stopped("Stopped in the middle of an episode.")
+            is_long = taken >= limit and (steps < self._last or time.monotonic() > until)
+            if is_long and self._is_default:
+                raise TimeoutError(f"not all episodes ended within {taken} time steps")
+            taken += 1
 
-        with closing_quietly(environment), contextlib.suppress(Stopped):
-            made = config, self._agent, environment
-            evaluation = Evaluation(*made, seed=seed, episodes=episodes, before_step=check_stop)
-            means = evaluation.run(params, actors, steps).means()
-            self.next = next_multiple(steps, config.evaluate_every)
-            return {f"{_PREFIX}{name}": value for name, value in means.items()}
-        return {}
+        try:
+            made = evaluation_environments(config, seed=seed, num_envs=count)
+            with closing_quietly(made):
+                parts = config, self._agent, made
+                evaluation = Evaluation(*parts, seed=seed, episodes=episodes, before_step=check)
+                means = evaluation.run(params, actors, steps).means()
+        except Stopped:
+            return {}
+        except (Exception, SystemExit) as error:
+            if not self._is_default:
+                raise
+            self.next = self._last if isinstance(error, TimeoutError) else 0
+            _log.warning(f"The evaluation at {steps} steps has no result: {first_line(error)}")
+            return {}
+        pause = _SHARE * taken * count * self._is_default
+        self.next = next_multiple(steps + pause, self._every)
+        return {f"{_PREFIX}{name}": value for name, value in means.items()}
 
 
 class EpisodeResults(NamedTuple):

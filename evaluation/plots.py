@@ -15,6 +15,7 @@ import numpy as np
 
 from ..basics.files import writing
 from ..basics.validation import Range
+from ..training.recorder import flat
 from ..training.run_config import seed_runs
 from . import statistics
 from .arguments import checked
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 # Runs that differ in these fields only have the same setting, whatever their length.
 _APART = {"seed", "environment", "steps", "log_every", "search_path", "logger"}
-_APART |= {"snapshot_every", "snapshot_seconds"}
+_APART |= {"snapshot_every", "snapshot_seconds", "evaluate_every", "evaluation_episodes"}
+_GREEDY = ("evaluation_return", "evaluator_return")  # of a run in one process, of a program
 _DOTS_PER_INCH = 120
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
@@ -39,6 +41,7 @@ class _Run(NamedTuple):
     setting: str  # the part of its config that runs of one colour share
     fields: dict[str, Any]  # of the whole config, flat
     curve: statistics.Curve
+    greedy: list[statistics.Curve]  # evaluations beside returns of training, if there are any
 
 
 @checked
@@ -131,13 +134,16 @@ def _read_run(run: Path, metric: str, window: int) -> _Run:
     for name in ("steps", metric):
         if name not in columns:
             raise ValueError(f"{run} has no metric {name!r}; its metrics are {sorted(columns)}.")
-    measured = ~np.isnan(columns[metric])
-    if not np.any(measured):
+    curves = []
+    for name in (metric, *(_GREEDY if metric == "episode_return" else ())):
+        values = columns.get(name, np.full(len(columns["steps"]), np.nan))
+        curves.append((columns["steps"][~np.isnan(values)], values[~np.isnan(values)]))
+    (steps, values), *greedy = curves
+    if not len(steps):
         raise ValueError(f"{run} has no value of {metric!r} yet.")
-    values = statistics.moving_average(columns[metric][measured], window)
     setting = json.dumps({k: v for k, v in config.items() if k not in _APART}, sort_keys=True)
-    curve = columns["steps"][measured], values
-    return _Run(str(config["environment"]), setting, _flatten(config), curve)
+    smooth = steps, statistics.moving_average(values, window)
+    return _Run(str(config["environment"]), setting, flat(config), smooth, greedy)
 
 
 def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
@@ -170,14 +176,6 @@ def _is_rare(field: str, config: dict[str, Any], others: Sequence[dict[str, Any]
     return alike < len(others) and 2 * alike <= len(others)
 
 
-def _flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        is_nested = isinstance(value, dict)
-        flat |= _flatten(value, f"{prefix}{name}.") if is_nested else {prefix + name: value}
-    return flat
-
-
 def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]]) -> None:
     from matplotlib.ticker import EngFormatter
 
@@ -190,6 +188,10 @@ def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]
             label += f" ({len(curves)} seeds{', 95 %' if has_band else ''})"
         if curves:
             draw_seeds(panel, curves, colour, label)
+        greedy = [each for run in runs if run.setting == setting for each in run.greedy]
+        if greedy := [each for each in greedy if len(each[0])]:
+            dots = statistics.mean_curve(greedy)
+            panel.plot(*dots, "o--", color=colour, markersize=4, label=f"{label}, greedy")
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(alpha=0.3)
     beside: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}

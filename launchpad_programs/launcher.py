@@ -13,6 +13,7 @@ from rich.live import Live
 
 from ..replay.interface import REAL, Clock
 from ..training.process import FILE_ONLY, StopEvent, close_log, setup_log, stop_on_signals
+from ..training.recorder import shown_returns
 from ..training.snapshots import newest_snapshot
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .kinds import kind_of
@@ -230,9 +231,8 @@ def line(status: Mapping[str, Any]) -> str:
         f"{status['steps_per_second']:.0f} steps/s | "
         f"{status['updates']} updates, {status['updates_per_second']:.1f}/s, idle {idle} | "
         f"replay {rows} rows | "
-        f"staleness {_mean(actors, 'staleness')} | "
-        f"return {_mean(actors, 'return')}, "
-        f"evaluator {_mean(others, 'return')} | "
+        + f"staleness {_mean(actors, 'staleness'):.3g} | ".replace("nan", "-")
+        + f"{shown_returns(_mean(actors, 'return'), _mean(others, 'return'))} | "
         + (f"restarts: {restarts} | " if restarts else "")
         + f"ETA {'-' if eta is None else timedelta(seconds=round(eta))}"
     )
@@ -245,7 +245,7 @@ def _state(status: Mapping[str, Any], node: RunningNode) -> str:
     return node.ended() or str(values.get("state", "serving" if serves else "starting"))
 
 
-def _mean(nodes: Sequence[Mapping[str, Any]], name: str) -> str:
-    """Of a value of those nodes that have it."""
+def _mean(nodes: Sequence[Mapping[str, Any]], name: str) -> float:
+    """Of a value of those nodes that have it; NaN if none has."""
     values = [node[name] for node in nodes if name in node]
-    return f"{sum(values) / len(values):.3g}" if values else "-"
+    return sum(values) / len(values) if values else float("nan")

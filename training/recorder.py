@@ -274,14 +274,11 @@ class Progress:
             self._bar.stop()
         self._write("", end="\n")
 
-    def show(self, counters: Counters, last_return: float, clock: Mapping[str, float]) -> str:
+    def show(self, counters: Counters, returns: str, clock: Mapping[str, float]) -> str:
         """Updates the bar; returns a log line, or "" if the previous one is recent."""
         now = time.perf_counter()
         steps, eta = f"{counters.steps}/{self._steps} steps", self._eta(counters, now)
-        speed = f"{clock['steps_per_second']:.0f} steps/s"
-        learning = f"{rate(clock['learning_updates_per_second'])} updates/s"
-        exploring = "-" if math.isnan(last_return) else f"{last_return:.3g}"
-        text = f"{steps}, {speed}, {learning}, return {exploring}, ETA {eta}"
+        text = f"{steps}, {clock['steps_per_second']:.0f}/s, ETA {eta}, {returns}"
         if self._bar is not None:
             self._bar.update(self._task, description=text, completed=counters.steps)
         filled = "#" * (_BAR_LETTERS * counters.steps // self._steps)
@@ -289,10 +286,11 @@ class Progress:
         if now - self._last_line < _LINE_SECONDS and counters.steps < self._steps:
             return ""
         self._last_line = now
-        acting = f"{clock['acting_steps_per_second']:.0f} steps/s"
+        speed, acting = clock["steps_per_second"], clock["acting_steps_per_second"]
+        learning = f"{rate(clock['learning_updates_per_second'])} updates/s"
         return (
-            f"{steps} | {speed} (acting {acting}, learning {learning}) | "
-            f"{counters.updates} updates | return {exploring} | ETA {eta}"
+            f"{steps} | {speed:.0f} steps/s (acting {acting:.0f} steps/s, learning {learning}) | "
+            f"{counters.updates} updates | {returns} | ETA {eta}"
         )
 
     def _write(self, text: str, end: str = "") -> None:
@@ -311,6 +309,13 @@ class Progress:
         if left and counters.steps == steps:
             return "-"
         return str(timedelta(seconds=round((now - since) * left / max(counters.steps - steps, 1))))
+
+
+def shown_returns(exploring: float, greedy: float) -> str:
+    """Returns of training and of the newest evaluation; NaN: there is none."""
+    found = {"exploring": exploring, "greedy": greedy}
+    words = [f"{value:.3g} ({how})" for how, value in found.items() if not math.isnan(value)]
+    return f"return {', '.join(words) or '-'}"
 
 
 def rate(value: float) -> str:
@@ -413,7 +418,7 @@ class Recorder(contextlib.ExitStack):
         self._equal = EqualReturns(config.schedule[0], start=start.steps)
         self.evaluation: dict[str, float] = {}  # the newest, until a row has it
         self.extra: dict[str, float] = {}  # of the last row, which a run that continues drops
-        self.last_return, self.best = math.nan, BestParameters(directory)
+        self.last_return, self.greedy, self.best = math.nan, math.nan, BestParameters(directory)
         flushed_at = start.steps if resumed_at is None else resumed_at
         self.next_row = next_multiple(flushed_at, config.schedule[1])
         columns = [*(f"episode_{name}" for name in config.entry.episode_metrics), *names]
@@ -446,10 +451,10 @@ class Recorder(contextlib.ExitStack):
         One that `is_extra`, since the run ends before the next is due, is in the last row only.
         """
         (self.extra if is_extra else self.evaluation).update(means)
-        found = means["evaluation_return"]
-        is_best = self.best.offer(params, mean_return=found, steps=steps, actors=actors)
+        self.greedy = means["evaluation_return"]
+        is_best = self.best.offer(params, mean_return=self.greedy, steps=steps, actors=actors)
         _log.info(
-            f"Evaluation at {steps} steps: return {found:.3g} over "
+            f"Evaluation at {steps} steps: return {self.greedy:.3g} over "
             f"{self._config.evaluation_episodes} episodes{', the best so far' * is_best}."
         )
 
@@ -467,7 +472,8 @@ class Recorder(contextlib.ExitStack):
         self.evaluation = {}
         self.last_return = means.get("episode_return", self.last_return)
         self.next_row = next_multiple(counters.steps, self._config.schedule[1])
-        if self._progress and (line := self._progress.show(counters, self.last_return, clock)):
+        shown = shown_returns(self.last_return, self.greedy)
+        if self._progress and (line := self._progress.show(counters, shown, clock)):
             _log.info(line, extra={FILE_ONLY: self._progress.has_bar})
         if self._advise and (advice := self._advise(self._config.agent_config, means)):
             self._advise = None
@@ -477,12 +483,12 @@ class Recorder(contextlib.ExitStack):
 
     def end(self, counters: Counters, *, interrupted: bool) -> None:
         """The run has ended, with its last row."""
-        seconds, trained = self.seconds, f"last training return {self.last_return:.3g}"
+        seconds = self.seconds
         _log.info(
             f"{'Stopped' if interrupted else 'Finished'} at {counters.steps} steps and "
             f"{counters.updates} updates, on average {rate(counters.steps / seconds)} steps/s and "
             f"{rate(counters.updates / seconds)} updates/s including compilation and evaluations; "
-            f"{'no episode ended' if math.isnan(self.last_return) else trained}."
+            f"last {shown_returns(self.last_return, self.greedy)}."
         )
 
 

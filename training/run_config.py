@@ -48,7 +48,7 @@ class Purpose(enum.IntEnum):
     EVALUATOR = 4  # environments of a program's evaluator
     ORDER = 5  # in which order the actors of one thread step
     RECORDING = 6  # `retrax record-states`
-    PERIODIC_EVALUATION = 7  # `retrax train --evaluate-every`
+    PERIODIC_EVALUATION = 7  # while a run trains
     WORKER = 8  # replay of one of several workers
 
 
@@ -151,10 +151,10 @@ class RunConfig:
     """`package.module:NAME` of a function that receives the steps and each row of metrics, for an
     experiment tracker; see `MetricsLogger`."""
 
-    evaluate_every: Annotated[int, Range(0)] = 0
+    evaluate_every: Annotated[int | None, Range(0)] = None
     """Steps between evaluations of the greedy policy of a run in one process, in separate
-    environments; 0: none. The last step is evaluated too. The best parameters so far are kept in
-    best.npz."""
+    environments, and at the last step; 0: none. By default ten in a run, fewer where episodes are
+    long; on a device, one at its end. The best parameters are kept in best.npz."""
 
     evaluation_episodes: Annotated[int, Range(1)] = 20
     """Episodes of one evaluation of the greedy policy."""

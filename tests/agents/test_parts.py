@@ -29,17 +29,17 @@ def test_only_updates_without_images_are_computed_in_a_loop(shape, loops):
     row = Row(observation, *[np.ones((6, 4), np.float32)] * (len(Row._fields) - 1))
 
     def gradients(state, sample):
-        return jnp.mean(sample.rows.observation), base.Update(sample.weights * state, {})
+        return jnp.mean(sample.rows.observation), base.Update(sample.weights * state, {"x": state})
 
     nothing = dict.fromkeys(base.Agent._fields)
     agent = base.Agent(**nothing)._replace(gradients=gradients, apply=lambda state, g: state + g)
     updates = base.updates_in_one_call(agent)
-    sample = Sample(row, np.ones(6, np.float32), np.ones((6, 4), bool))
+    sample = Sample(row, np.arange(6, dtype=np.float32), np.ones((6, 4), bool))
     program = jax.jit(updates, static_argnums=2).lower(jnp.float32(0), sample, 3).as_text()
     assert program.count("stablehlo.while") == loops
     state, outputs = updates(jnp.float32(0), sample, 3)
-    assert state == 3
-    assert outputs.priorities.tolist() == [0, 0, 1, 1, 2, 2]
+    assert (state, outputs.metrics) == (3, {"x": 1})
+    assert outputs.priorities.tolist() == [0, 0, 2, 3, 8, 10]  # each has its part of the batch
 
 
 # Sequences

@@ -8,6 +8,7 @@ import pytest
 from retrax.command.main import main
 
 SCHEDULE = ["--steps", "240", "--snapshot-every", "80", "--log-every", "40", "--num-envs", "4"]
+SCHEDULE += ["--evaluate-every", "0"]
 
 # The smallest agent of ours that still has all its parts, and a recurrent state.
 REACTOR = {

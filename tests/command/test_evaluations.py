@@ -1,11 +1,12 @@
 """Evaluations during a run: what they measure, and that training does not depend on them."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import shutil
 import signal
+import threading
+from dataclasses import replace
 
 import average_agent
 import chex
@@ -24,7 +25,7 @@ from retrax.agents.entry import AgentEntry
 from retrax.command.main import main
 from retrax.command.trained import evaluate, load_agent
 from retrax.environments import from_gymnasium_vector, make
-from retrax.evaluation import Evaluation, run_episodes
+from retrax.evaluation import Evaluation, Scores, evaluations, run_episodes
 from retrax.evaluation.evaluations import PeriodicEvaluation, begin_states
 from retrax.training.run_config import Purpose, RunConfig, derive_seed, next_multiple
 from retrax.training.snapshots import BestParameters, Snapshots, read_state
@@ -133,13 +134,58 @@ def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated, which):
     assert "actors" in read_state(evaluated / "best.npz")
 
 
+def test_by_default_the_end_is_evaluated(tiny, finished, retrax, tmp_path):
+    status, _, err = retrax(*tiny[:-2], "--run-directory", tmp_path / "run")
+    evaluations, others = rows_of(tmp_path / "run")
+    found = [row["evaluation_return"] for row in evaluations]
+    assert (status, list(map(bool, found))) == (0, [*[False] * 5, True])
+    assert others == rows_of(finished)[1]
+    assert f" (exploring), {float(found[-1]):.3g} (greedy).\n" in err
+
+
+def test_evaluations_by_default_take_a_tenth_of_the_steps_and_may_fail(monkeypatch, caplog):
+    """3 time steps of 5 environments are 15: the next one comes after at least 150."""
+    script = []
+
+    def run(self, *arguments):
+        for _ in script.pop():
+            self._options["before_step"](None)
+        return Scores(0.5, 0.0, 1.0, 5, 0, 9.0, {}, {})
+
+    monkeypatch.setattr(Evaluation, "run", run)
+    fields = {"steps": 1000, "log_every": 10, "snapshot_every": 10, "evaluation_episodes": 5}
+    config = RunConfig(agent="reactor", environment="catch", **fields)
+    evaluation, wrong = PeriodicEvaluation(config, None, start=0), (1 // x for x in [0])
+    for steps, episodes, seconds, following in (
+        (100, range(3), 20, 300),
+        (300, range(5), 20, 600),
+        (600, range(21), 20, 1000),  # 20 were allowed,
+        (1000, range(21), 20, 2100),  # but at the end
+        (1000, range(21), -1, 1000),
+        (1000, wrong, 20, 0),
+    ):
+        assert evaluation.is_due(steps)
+        monkeypatch.setattr(evaluations, "_LAST_SECONDS", seconds)
+        script.append(episodes)
+        found = evaluation.run(steps, None, None, threading.Event())
+        assert (bool(found), evaluation.next) == (following not in (0, 1000), following)
+    assert not evaluation.is_due(1000)
+    *long, last = (record.getMessage() for record in caplog.records)
+    assert all("no result: not all episodes ended within 20 time steps" in line for line in long)
+    assert last.startswith("The evaluation at 1000 steps has no result: integer")
+    asked = PeriodicEvaluation(replace(config, evaluate_every=100), None, start=0)
+    script.append(1 // x for x in [0])
+    with pytest.raises(ZeroDivisionError):
+        asked.run(100, None, None, threading.Event())
+
+
 def test_an_evaluation_starts_from_what_the_actors_have_learned(monkeypatch):
     agent = acting_agent(
         lambda params, state, _: Decision(jnp.int32(1), {"seven": state == 7}, state)
     )
     fields = {"make_agent": None, "Config": int, "presets": {"a": int}}
     entry = AgentEntry(name="a", evaluation_modes=("seven",), **fields)
-    warm = dataclasses.replace(entry, warm_start=lambda fresh, actors: fresh + jnp.sum(actors))
+    warm = replace(entry, warm_start=lambda fresh, actors: fresh + jnp.sum(actors))
     found, config = [], RunConfig(agent="a", environment="catch")
     with contextlib.closing(make("catch", seed=0, num_envs=2)) as catch:
         for each in (entry, warm):
@@ -242,7 +288,7 @@ def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(
 
 def test_the_best_parameters_of_a_program(run, retrax, monkeypatch):
     """An evaluator of a program keeps parameters, not a snapshot."""
-    cold = dataclasses.replace(noisy_agent.NOISY, warm_start=None)  # there are no actors' states
+    cold = replace(noisy_agent.NOISY, warm_start=None)  # there are no actors' states
     monkeypatch.setattr(noisy_agent, "NOISY", cold)
     older = load_agent(run, 160)
     BestParameters(run).offer(older.params, mean_return=0.5, steps=155)
@@ -262,8 +308,8 @@ def test_when_evaluations_are_due():
     assert [steps for steps in (32, 59, 60, 64, 94, 95, 97) if due(steps)] == [60, 64, 94, 95, 97]
     due = PeriodicEvaluation(config, None, start=90).is_due
     assert [steps for steps in (91, 94, 95, 97) if due(steps)] == [95, 97]
-    never = PeriodicEvaluation(dataclasses.replace(config, evaluate_every=0), None, start=0)
-    assert not any(map(never.is_due, (0, 30, 95, 100)))
+    for change, expected in ({"evaluate_every": 0}, 0), ({"evaluate_every": None}, 9):
+        assert PeriodicEvaluation(replace(config, **change), None, start=0).next == expected
 
 
 def test_an_evaluation_says_that_running_statistics_start_again(tmp_path, monkeypatch, caplog):

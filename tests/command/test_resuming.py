@@ -14,6 +14,7 @@ from retrax.evaluation.evaluations import PeriodicEvaluation
 from retrax.training.snapshots import read_state, write_state
 
 FLAGS = ["--steps", "240", "--snapshot-every", "80", "--log-every", "40"]
+FLAGS += ["--evaluate-every", "0"]
 
 
 @pytest.fixture

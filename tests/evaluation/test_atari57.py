@@ -17,8 +17,8 @@ from retrax import evaluation
 from retrax.environments.atari import games
 from retrax.evaluation.atari57 import (
     GAMES,
+    IDS,
     REGIMES,
-    ale_id,
     count_wins,
     elo,
     game_slug,
@@ -108,7 +108,7 @@ def test_order_of_rows_and_columns_and_kind_of_name_do_not_matter(tmp_path_facto
     rows = []
     for seed in (7, 3):
         for game in order:
-            name = ale_id(GAMES[game]) if game % 2 else GAMES[game]
+            name = IDS[GAMES[game]] if game % 2 else GAMES[game]
             cell = {"algorithm": "x", "game": name, "seed": seed, "score": game + seed / 10}
             rows.append(", ".join(str(cell[column]) for column in columns))
     file = tmp_path_factory.mktemp("scores") / "file.csv"
@@ -191,13 +191,13 @@ def test_a_wrong_file_is_refused_and_its_line_named(file, header, rows, sentence
 def test_games_and_their_ids_are_those_of_the_installed_roms():
     assert len(GAMES) == 57
     playable = games()
-    assert {slug: playable[ale_id(slug)] for slug in GAMES} == {
+    assert {slug: playable[IDS[slug]] for slug in GAMES} == {
         slug: slug.replace("-", "_") for slug in GAMES
     }
-    assert [game_slug(ale_id(slug)) for slug in GAMES] == list(map(game_slug, GAMES)) == list(GAMES)
+    assert [game_slug(IDS[slug]) for slug in GAMES] == list(map(game_slug, GAMES)) == list(GAMES)
     slugs = ("ms-pacman", "up-n-down", "kung-fu-master", "jamesbond")
     by_hand = ["ALE/MsPacman-v5", "ALE/UpNDown-v5", "ALE/KungFuMaster-v5", "ALE/Jamesbond-v5"]
-    assert list(map(ale_id, slugs)) == by_hand
+    assert [IDS[slug] for slug in slugs] == by_hand
 
 
 @pytest.mark.parametrize(
@@ -211,10 +211,9 @@ def test_games_and_their_ids_are_those_of_the_installed_roms():
     ],
 )
 def test_others_are_refused_with_a_hint(name, hint):
-    for function in (game_slug, ale_id):
-        sentence = rf"{name!r} is not one of the 57 games \(did you mean {hint}\?"
-        with pytest.raises(ValueError, match=sentence):
-            function(name)
+    sentence = rf"{name!r} is not one of the 57 games \(did you mean {hint}\?"
+    with pytest.raises(ValueError, match=sentence):
+        game_slug(name)
 
 
 def test_normalised_by_hand():

@@ -57,6 +57,18 @@ def test_reads_what_a_spreadsheet_wrote(tmp_path):
         read_metrics(run)
 
 
+def test_evaluations_are_drawn_beside_returns_of_training(tmp_path):
+    """The mean over seeds at the steps of evaluations; another metric stands alone."""
+    metrics = "steps,episode_return,evaluation_return\n0,1,\n10,2,{}\n20,,5\n30,3,\n"
+    runs = [make_run(tmp_path / f"{x}", metrics.format(x), seed=x) for x in (3, 7)]
+    (panel,) = plot_learning_curves(runs).axes
+    (dots,) = [line for line in panel.get_lines() if line.get_marker() == "o"]
+    assert dots.get_xydata().tolist() == [[10.0, 5.0], [20.0, 5.0]]
+    assert labels_of(panel) == ["reactor (2 seeds)", "reactor (2 seeds), greedy"]
+    (panel,) = plot_learning_curves(runs, metric="evaluation_return").axes
+    assert labels_of(panel) == ["reactor (2 seeds)"]
+
+
 def test_reads_a_run_that_is_still_going_on(tmp_path):
     """The last line may be half written, even where it looks like a row."""
     columns = read_metrics(make_run(tmp_path / "run", HEADER + "0,1.5\n10,\n20,2"))

@@ -99,6 +99,7 @@ def run(name: str, directory: Path, steps: int | None = None) -> dict:
         steps=steps or all_steps,
         seed=int(seed),
         log_every=200,
+        evaluate_every=0,
         agent_config=CONFIGS.get(task),
         **MODES[mode],
     )

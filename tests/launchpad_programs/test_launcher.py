@@ -172,12 +172,12 @@ WORKERS = {
 def test_the_line_by_hand():
     assert line(STATUS) == (
         "learning | 1200/60000 steps | 480 steps/s | 140 updates, 96.0/s, idle 25% | "
-        "replay 1190 rows | staleness 4 | return -0.5, evaluator 0.25 | ETA 0:02:02"
+        "replay 1190 rows | staleness 4 | return -0.5 (exploring), 0.25 (greedy) | ETA 0:02:02"
     )
     assert "| restarts: 3 |" in line({**STATUS, "restarts": {"replay/0": 2, "actor/0": 1}})
     shown = line({**STATUS, "nodes": WORKERS})
-    assert "idle 50% | replay 9 rows | staleness 1.5 | return 1, evaluator -" in shown
-    assert "return -, evaluator - | ETA -" in line(STARTING)
+    assert "idle 50% | replay 9 rows | staleness 1.5 | return 1 (exploring) |" in shown
+    assert "staleness - | return - | ETA -" in line(STARTING)
 
 
 @pytest.fixture

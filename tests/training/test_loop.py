@@ -13,7 +13,7 @@ import pytest
 from node_fakes import acting_agent
 from run_files import loop_in, loop_of
 
-from retrax.agents.base import Agent, Decision, Update, update, updates_in_one_call
+from retrax.agents.base import Agent, Decision, Update
 from retrax.basics.prng_keys import without_keys
 from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
@@ -179,27 +179,6 @@ def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_one
     batches = {sample.weights.shape[0] for _, sample in filter(lambda x: len(x) == 2, traces)}
     assert batches == {NUM_ENVS, 2}
     assert len(traces) == compiled, "nothing is compiled later"
-
-
-def test_several_updates_in_one_call_do_what_each_does_alone():
-    """In order, each with its own part of the batch."""
-    loop, local = make_loop(noisy, make_replay(updates_per_call=3))
-    advance(loop, 20)
-    sample = local.packing.sample(local.draw_now())
-    agent = noisy(make("catch").spec)
-    one = jax.jit(update(agent))
-    state, priorities, metrics = loop.learner.state, [], []
-    for number in range(3):
-        part = jax.tree.map(lambda x, n=number: x[2 * n : 2 * n + 2], sample)
-        state, outputs = one(state, part)
-        priorities.append(outputs.priorities)
-        metrics.append(outputs.metrics)
-    several = jax.jit(updates_in_one_call(agent), static_argnums=2)
-    together, outputs = several(loop.learner.state, sample, 3)
-    chex.assert_trees_all_close(*map(without_keys, (together, state)), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(outputs.priorities, np.concatenate(priorities), rtol=1e-4)
-    means = jax.tree.map(lambda *x: np.mean(x), *metrics)
-    chex.assert_trees_all_close(outputs.metrics, means, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("updates_per_call", [1, 2])

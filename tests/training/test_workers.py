@@ -47,6 +47,7 @@ def make_run(agent, *, num_workers=1, num_envs=4, steps=240, workers=(), **chang
         num_envs=num_envs,
         num_actors=max(1, num_workers),
         log_every=40,
+        evaluate_every=0,
         workers=WorkerOptions(num_workers=num_workers, **dict(workers)),
         agent_config=TINY.get(agent),
         **changes,
