@@ -122,15 +122,8 @@ class Row(NamedTuple):
 
 def rows_of(timestep: TimeStep, action: Array, extras: Any) -> Row:
     """Rows `[E, ...]` of time steps and of the decisions made on them."""
-    return Row(
-        observation=timestep.observation,
-        reward=timestep.reward,
-        discount=timestep.discount,
-        is_first=timestep.step_type == dm_env.StepType.FIRST,
-        is_last=timestep.step_type == dm_env.StepType.LAST,
-        action=action,
-        extras=extras,
-    )
+    arrived = timestep.observation, timestep.reward, timestep.discount
+    return Row(*arrived, timestep.first(), timestep.last(), action, extras)
 
 
 class Sample(NamedTuple):

@@ -79,14 +79,15 @@ class ExportedAgent:
         """
         arrived = (step_type, reward, discount, observation)
         names = ("step_type", "reward", "discount", "observation")
-        checked = [_checked(*each) for each in zip(names, arrived, self._inputs[-4:], strict=True)]
+        checked = [fitting(*each) for each in zip(names, arrived, self._inputs[-4:], strict=True)]
         action, *rest = self._exploit(*self._params, *state, *checked)
         extras = self.description["extras"]
         named = dict(zip(extras, rest[: len(extras)], strict=True))
         return Decision(action, named, tuple(rest[len(extras) :]))
 
 
-def _checked(name: str, value: Any, wanted: jax.ShapeDtypeStruct) -> np.ndarray:
+def fitting(name: str, value: Any, wanted: Any) -> np.ndarray:
+    """An array of the wanted shape and type; a ValueError says what was given instead."""
     found = np.asarray(value)
     if found.shape != wanted.shape or not np.can_cast(found.dtype, wanted.dtype, "same_kind"):
         raise ValueError(

@@ -12,18 +12,18 @@ from typing import Any, Literal, get_args
 
 import jax
 import jax.export
-import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
 from .. import __version__
+from ..agents.trained import TrainedAgent
 from ..basics.files import write_json, writing
 from ..basics.prng_keys import with_keys, without_keys
 from ..datatypes import TimeStep
 from ..evaluation.arguments import checked
 from ..training.run_config import write_config
 from . import exported_agent
-from .trained import TrainedAgent, load_agent
+from .trained import load_agent
 
 Platform = Literal["cpu", "cuda", "rocm", "tpu"]
 PLATFORMS: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
@@ -93,14 +93,10 @@ def export(
 
 def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """`begin` and `exploit` of flat arrays without PRNG keys, their inputs, and names of arrays."""
-    agent, params, warm_start = trained.agent, trained.params, trained.config.entry.warm_start
-
-    def first(key: jax.Array) -> Any:
-        state = agent.begin(key, jnp.zeros((), jnp.int32), 1)
-        return state if warm_start is None else warm_start(state, trained.actors)
+    agent, params = trained.agent, trained.params
 
     def begin(seed: jax.Array) -> list[jax.Array]:
-        return jax.tree.leaves(without_keys(first(jax.random.key(seed))))
+        return jax.tree.leaves(without_keys(trained.begin(jax.random.key(seed))))
 
     def exploit(*arrays: jax.Array) -> list[jax.Array]:
         timestep = TimeStep(*arrays[-4:])
@@ -108,7 +104,7 @@ def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, li
         decision = agent.exploit(inner, state, timestep)
         return jax.tree.leaves(without_keys((decision.action, decision.extras, decision.state)))
 
-    templates = params, jax.eval_shape(first, jax.random.key(0))
+    templates = params, jax.eval_shape(trained.begin, jax.random.key(0))
     structure = jax.tree.structure(templates)
     arrived = (trained.spec.rewards, trained.spec.discounts, trained.spec.observations)
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrived]

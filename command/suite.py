@@ -104,7 +104,7 @@ def record_states(
     seed = derive_seed(config.seed, Purpose.RECORDING, seed)
     with contextlib.closing(EmulatedAtari(game, seed=seed, **switches)) as environment:
         recorder = StateRecorder(environment.emulator_state, np.random.default_rng(seed))
-        trained = load_for(config, run, environment.spec)
+        trained = load_for(config, run, environment)
         evaluation = Evaluation(
             config, trained.agent, environment, seed=seed, episodes=states, before_step=recorder
         )

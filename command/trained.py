@@ -7,48 +7,27 @@ import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from ..agents.base import ActorState, Agent, Params
 from ..agents.conformance import check_precision
+from ..agents.trained import TrainedAgent
 from ..basics.validation import Range
-from ..datatypes import EnvironmentSpec
+from ..datatypes import VectorEnvironment
 from ..environments.failures import closing_quietly
+from ..environments.sequential import SequentialVector
 from ..evaluation import Evaluation, Scores, VideoWriter, plot_learning_curves
 from ..evaluation.arguments import checked
 from ..evaluation.evaluations import MAX_ENVS, begin_states, evaluation_environments
 from ..evaluation.statistics import LEAST_EPISODES
 from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed, read_config
 from ..training.snapshots import BestParameters, Snapshots, actor_files, read_actor
+from .exported_agent import fitting
 from .parsing import parse_call
 from .training import own_code
-
-
-class TrainedAgent(NamedTuple):
-    """The agent of a run, ready to act.
-
-    `agent.begin(key, 0, 1)` gives an actor state, and `agent.exploit(params, state, timestep)` a
-    decision; both may be jitted and vmapped.
-
-    Attributes:
-      agent: the agent.
-      params: acting parameters of the snapshot.
-      spec: of the environment.
-      config: of the run.
-      steps: training steps of the snapshot.
-      actors: the states of all actors, `[num_envs, ...]`, if the agent's entry has a `warm_start`.
-        They are those of the snapshot; in a program, whose actors keep their own, the newest ones.
-    """
-
-    agent: Agent
-    params: Params
-    spec: EnvironmentSpec
-    config: RunConfig
-    steps: int
-    actors: ActorState = None
 
 
 @checked
@@ -65,15 +44,15 @@ def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
     run = Path(run).absolute()  # the environment may change the working directory
     config = read_config(run)
     with closing_quietly(config.make_environment(seed=0, num_envs=1)) as environment:
-        return load_for(config, run, environment.spec, snapshot)
+        return load_for(config, run, environment, snapshot)
 
 
 def load_for(
-    config: RunConfig, run: Path, spec: EnvironmentSpec, snapshot: int | str = "newest"
+    config: RunConfig, run: Path, environment: VectorEnvironment, snapshot: int | str = "newest"
 ) -> TrainedAgent:
-    """The trained agent of a run, for an environment of a known spec."""
+    """The trained agent of a run, for an environment, which may be closed afterwards."""
     check_precision()
-    key = jax.random.key(0)
+    key, spec = jax.random.key(0), environment.spec
     with own_code(config):
         agent = config.entry.make_agent(spec, config.agent_config)
         template = jax.eval_shape(agent.init, key)
@@ -97,7 +76,19 @@ def load_for(
         else:
             found = [read_actor(path, states(config.num_envs // len(files))) for path in files]
             actors = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
-    return TrainedAgent(agent, params, spec, config, steps, actors)
+
+    def see(observation: Any) -> np.ndarray:
+        if library is None:
+            return fitting("observation", observation, spec.observations)
+        found = np.empty(spec.observations.shape, spec.observations.dtype)
+        library.see.read(observation, found)
+        return found
+
+    def take(action: np.ndarray) -> Any:
+        return action[()] if library is None else library.act(action[None])[0]
+
+    library = environment if isinstance(environment, SequentialVector) else None
+    return TrainedAgent(agent, params, spec, config, steps, actors, see, take)
 
 
 @checked
@@ -144,7 +135,7 @@ def evaluate(
         stack.enter_context(closing_quietly(environment))
         if statistics := getattr(environment, "statistics", ""):
             logging.getLogger("retrax").warning(statistics)
-        trained = load_for(config, run, environment.spec, snapshot)
+        trained = load_for(config, run, environment, snapshot)
         on_frame = None
         if video:
             rate = getattr(environment, "frames_per_second", None)  # a user's: may be anything

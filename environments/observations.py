@@ -25,7 +25,7 @@ class MisfitError(ValueError):
     """`what` came at a place (`where`, as in `['arm'][2]`), and what its space says."""
 
     def __init__(self, what: str, where: str = "") -> None:
-        super().__init__(what, where)
+        super().__init__(f"observation{where} {what}.")
         self.what, self.where = what, where
 
 

@@ -54,7 +54,7 @@ class SequentialVector:
             if 0 in getattr(spec, name).shape:
                 raise ValueError(f"{name} have no numbers: there is nothing to learn.")
         self.spec, self.num_envs = spec, num_envs
-        self._see, self._act, self._limit = see, act, limit
+        self.see, self.act, self._limit = see, act, limit
         self.is_strict = False
         self._lengths = np.zeros(num_envs, np.int64)  # transitions of the running episodes
         self._starts = np.ones(num_envs, bool)  # its next step is the first of an episode
@@ -68,7 +68,7 @@ class SequentialVector:
 
     def step(self, actions: np.ndarray) -> TimeStep:
         """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
-        given = self._act(checked_actions(actions, self.spec.actions, self.num_envs))
+        given = self.act(checked_actions(actions, self.spec.actions, self.num_envs))
         first, self._num_steps = self._starts, self._num_steps + 1
         seen = self.spec.observations
         observation = np.empty((self.num_envs, *seen.shape), seen.dtype)
@@ -80,12 +80,12 @@ class SequentialVector:
             terminated[e] = self._one("terminated", over, e)
             truncated[e] = self._one("truncated", cut_off, e)
             try:
-                self._see.read(found, observation[e], strict=self.is_strict)
+                self.see.read(found, observation[e], strict=self.is_strict)
             except MisfitError as error:
                 raise self._refused(f"observation{error.where}", e, error.what) from error
         if before is not None and before != _global_generators():
             _warn_of_global_draws()
-        check_finite(reward, observation, self._num_steps, self._see.name)
+        check_finite(reward, observation, self._num_steps, self.see.name)
         self._lengths = np.where(first, 0, self._lengths + 1)
         if self._limit is not None:
             truncated |= self._lengths >= self._limit
@@ -109,13 +109,13 @@ class SequentialVector:
         found = np.empty((len(leaf), *seen.shape), seen.dtype)
         for t in range(len(found)):
             try:
-                self._see.read(part_of(observations, t), found[t])
+                self.see.read(part_of(observations, t), found[t])
             except MisfitError as error:
                 raise RefusedError(f"observation{error.where} {t} {error.what}.") from error
         given = np.asarray(actions)
         if not isinstance(taken, specs.DiscreteArray):
             return found, given.reshape(len(given), -1)
-        known = self._act(np.arange(taken.num_values, dtype=np.int32))
+        known = self.act(np.arange(taken.num_values, dtype=np.int32))
         number = {tuple(np.ravel(action).tolist()): i for i, action in enumerate(known)}
         numbers = [number.get(tuple(np.ravel(action).tolist()), -1) for action in given]
         if -1 in numbers:

@@ -64,15 +64,9 @@ def sample_of(rewards, sums, mask=None):
     """Rows `[B, T + 1]` of which only rewards and sums matter."""
     rewards = np.asarray(rewards, np.float32)
     zeros = np.zeros(rewards.shape, np.float32)
-    rows = Row(
-        observation=zeros,
-        reward=rewards,
-        discount=zeros + 1,
-        is_first=zeros.astype(bool),
-        is_last=zeros.astype(bool),
-        action=zeros.astype(np.int32),
-        extras={"own": rewards, DISCOUNTED_SUM: np.asarray(sums, np.float32)},
-    )
+    extras = {"own": rewards, DISCOUNTED_SUM: np.asarray(sums, np.float32)}
+    never, action = zeros.astype(bool), zeros.astype(np.int32)
+    rows = Row(zeros, rewards, zeros + 1, never, never, action, extras)
     mask = np.ones(rewards.shape, bool) if mask is None else np.asarray(mask)
     return Sample(rows, np.ones(len(rewards), np.float32), mask)
 

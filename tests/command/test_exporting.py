@@ -111,6 +111,13 @@ def test_it_acts_without_retrax_as_the_run_does(name, runs, exported):
             np.testing.assert_array_equal(acted[key], array, err_msg=key)
     first, later = (np.concatenate([wanted[f"{n}.{i}"].ravel() for i in (0, 1)]) for n in (0, 3))
     assert not np.array_equal(first, later)  # it does not act alike at every step
+    trained = load_agent(runs[name])
+    for number, (kind, reward, _, seen) in enumerate(zip(*time_steps(trained.spec), strict=True)):
+        if kind == 0:
+            trained.reset()
+        np.testing.assert_array_equal(trained.act(seen, reward), wanted[f"{number}.0"])
+    with pytest.raises(ValueError, match=r"^observation (must be|has shape).*\.$"):
+        trained.act(seen[:1])
 
 
 def test_its_files_are_plain(runs, exported):

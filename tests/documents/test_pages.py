@@ -120,15 +120,12 @@ def test_the_example_of_an_agent_learns_by_the_definition_of_dqn(tmp_path, monke
     first, second = (agent.init(jax.random.key(k)) for k in range(2))
     learner = first._replace(target_params=second.params)
     discount, weights = np.array([1, 0, 1], np.float32), np.array([1, 0.5, 2], np.float32)
-    rows = Row(
-        observation=rng.random((3, 2, *size), np.float32),
-        reward=np.stack([np.zeros(3), [0.5, -3.0, 0.1]], axis=1).astype(np.float32),
-        discount=np.stack([np.ones(3), discount], axis=1).astype(np.float32),
-        is_first=np.array([[True, False]] * 3),
-        is_last=np.array([[False, False], [False, True], [False, True]]),
-        action=rng.integers(3, size=(3, 2)).astype(np.int32),
-        extras={},
-    )
+    seen, action = rng.random((3, 2, *size), np.float32), rng.integers(3, size=(3, 2))
+    reward = np.stack([np.zeros(3), [0.5, -3.0, 0.1]], axis=1).astype(np.float32)
+    discounts = np.stack([np.ones(3), discount], axis=1).astype(np.float32)
+    is_first, is_last = np.zeros((2, 3, 2), bool)
+    is_first[:, 0] = is_last[1:, 1] = True
+    rows = Row(seen, reward, discounts, is_first, is_last, action.astype(np.int32), {})
     gradients, update = agent.gradients(learner, Sample(rows, weights, np.ones((3, 2), bool)))
 
     def values(params, seen):
