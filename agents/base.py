@@ -106,6 +106,21 @@ def wraps_agents(wrap: Callable[[Agent, Any], Agent]) -> Callable[[MakeAgent], M
     return decorate
 
 
+def takes_wrapper(make_agent: MakeAgent) -> MakeAgent:
+    """Decorates `make_agent`: its argument `wrap`, `(agent, config) -> agent`, changes the agent.
+
+    As the innermost decorator, it gives `wrap` the agent's own learner state, and scaled rewards.
+    """
+
+    @functools.wraps(make_agent)
+    def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
+        wrap = parts.pop("wrap", None)
+        agent = make_agent(environment_spec, config, **parts)
+        return wrap(agent, config) if wrap else agent
+
+    return cast(MakeAgent, make)
+
+
 def update(agent: Agent) -> UpdateFunction:
     """One update of an agent: `apply` after `gradients`."""
 

@@ -72,7 +72,8 @@ class AgentEntry:
 
         Args:
           name: of the new entry.
-          **options: such as `network`, `torso` or `optimizer`; each agent's `make_agent` lists its.
+          **options: such as `network` or `optimizer` (each agent's `make_agent` lists its own), or
+            `wrap`, `(agent, config) -> agent`, for every agent of this package.
         """
         make_agent = functools.partial(self.make_agent, **options)
         return dataclasses.replace(self, name=name, make_agent=make_agent)

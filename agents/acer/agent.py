@@ -22,7 +22,7 @@ from ...networks import (
     make_advantage_network,
 )
 from .. import sequences
-from ..base import Agent, Decision, Update, check_network_or_torso
+from ..base import Agent, Decision, Update, check_network_or_torso, takes_wrapper
 from ..evaluation_average import evaluates_average
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
@@ -62,6 +62,7 @@ class Terms(NamedTuple):
 @sees_frame_stacks
 @scales_rewards
 @evaluates_average()
+@takes_wrapper
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

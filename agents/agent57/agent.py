@@ -17,7 +17,7 @@ from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import Agent57Networks, R2D2Inputs, choose_convolutions, make_agent57_networks
 from .. import sequences
-from ..base import Agent, Decision, Update, count_actions
+from ..base import Agent, Decision, Update, count_actions, takes_wrapper
 from ..evaluation_average import evaluates_average
 from ..exploration import epsilon_greedy, epsilon_greedy_probabilities, epsilon_of_actor
 from ..optimization import descend, gradient_metrics
@@ -134,6 +134,7 @@ class Gradients(NamedTuple):
 
 
 @evaluates_average("values")
+@takes_wrapper
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

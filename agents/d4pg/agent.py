@@ -22,7 +22,7 @@ from ...networks import (
     scalar_head,
 )
 from ...networks.d4pg import middle_and_half
-from ..base import Agent, Decision, Update
+from ..base import Agent, Decision, Update, takes_wrapper
 from ..frame_stack import sees_frame_stacks
 from ..n_step import NStepTransitions, n_step_transitions
 from ..optimization import descend, gradient_metrics
@@ -82,6 +82,7 @@ class ActorState(NamedTuple):
 
 @sees_frame_stacks
 @scales_rewards
+@takes_wrapper
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

@@ -15,7 +15,7 @@ from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import MakeTorso, ReactorOutput, RecurrentNetwork, make_reactor_network
 from .. import sequences
-from ..base import Agent, Decision, Update, check_network_or_torso, count_actions
+from ..base import Agent, Decision, Update, check_network_or_torso, count_actions, takes_wrapper
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
@@ -41,6 +41,7 @@ class LearnerState(NamedTuple):
 
 @sees_frame_stacks
 @scales_rewards
+@takes_wrapper
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

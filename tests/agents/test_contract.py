@@ -96,12 +96,18 @@ def test_target_networks_are_copied_every_period(name):
 @pytest.mark.parametrize(
     ("name", "preset"), [(name, preset) for name in NAMES for preset in PACKAGES[name].PRESETS]
 )
-def test_every_preset_has_an_agent(name, preset):
+def test_every_preset_has_an_agent_and_wrap_changes_it_inside_of_other_wrappers(name, preset):
     """Traced, not compiled: see test_check_agent.py for the graphs."""
-    config = PACKAGES[name].PRESETS[preset]()
+    config, states = PACKAGES[name].PRESETS[preset](), []
+
+    def wrap(agent, given):
+        assert given is config
+        return agent._replace(init=lambda key: states.append(agent.init(key)) or states[-1])
+
     for kind in KINDS[name]:
-        agent = PACKAGES[name].make_agent(SPECS[kind], config)
+        agent = PACKAGES[name].make_agent(SPECS[kind], config, wrap=wrap)
         assert jax.tree.leaves(jax.eval_shape(agent.init, jax.random.key(0)))
+        assert isinstance(states.pop(), PACKAGES[name].LearnerState)
 
 
 @pytest.mark.parametrize(
@@ -217,16 +223,8 @@ def test_values_out_of_range_are_refused(allowed, case):
         ("d4pg", {"vmin": 1.0, "vmax": 1.0}, "vmin must be less than vmax, got vmin 1.0, vmax 1.0"),
         ("d4pg", {"sigma_min": 0.5, "sigma_max": 0.4}, "max must be a number >= 0.5, got 0.4"),
         ("reactor", {"vmin": 1.0, "vmax": 1.0}, "must be less than vmax, got vmin 1.0, vmax 1.0"),
-        (
-            "reactor",
-            {"replay": ReplayConfig(capacity=20, min_rows=5)},
-            "capacity must hold one sequence of 33 rows",
-        ),
-        (
-            "replay",
-            {"replay_ratio": 0.0, "pace": "rounds"},
-            "replay_ratio must be > 0 if on_policy is False, got 0.0: nothing",
-        ),
+        ("reactor", {"replay": ReplayConfig(capacity=20, min_rows=5)}, "hold one sequence of 33"),
+        ("replay", {"replay_ratio": 0.0, "pace": "rounds"}, "be > 0 if on_policy is False, got 0"),
         ("replay", {"on_policy": True}, "pace must be rounds if on_policy is True, got 'steady'"),
     ],
 )
