@@ -324,7 +324,7 @@ def check_agent(
         if not _equal(gradients(restored, samples[0]), found[0]):
             raise ValueError("Agent.gradients: results differ with a restored learner state.")
         learner = apply(restored, mean(*(each for each, _ in found)))
-    # Where an episode of one rollout ends, that of the other goes on.
+    # Where one rollout's episode ends, the other's goes on.
     for rows, goes_on in ((terminated, truncated), (truncated, terminated)):
         action = _where(rows.is_last, other_actions(rows.action), rows.action)
         changes = {

@@ -61,8 +61,8 @@ def benchmark(
       jobs: number of runs at a time.
       directory: directory of runs and tables; by default runs/benchmark-SUITE.
       preset: the preset for all tasks; by default the agent's for each.
-      steps: steps of each run; by default those of the task.
-      episodes: episodes of each evaluation; by default those of the task.
+      steps: steps of each run; by default the task's.
+      episodes: episodes of each evaluation; by default the task's.
       num_envs: environments of a run, stepped together; by default 8, in bsuite 1.
       plain: lines instead of a live table.
     """

@@ -39,7 +39,7 @@ def doctor() -> int:
 
 
 def report() -> list[Check]:
-    """All checks, those of what is needed first."""
+    """All checks; requirements come first."""
     python = Check("Python", True, f"{platform.python_version()} on {platform.system()}")
     if sys.flags.optimize >= 2:
         wrong = "without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)"

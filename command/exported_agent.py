@@ -59,7 +59,7 @@ class ExportedAgent:
         self._exploit = _function(directory, "exploit", self.description)
 
     def begin(self, seed: int = 0) -> State:
-        """The state before the first time step; `seed` in 0 .. 2^32 - 1 is that of the actions."""
+        """The state before the first time step; `seed`, in 0 .. 2^32 - 1, draws the actions."""
         return tuple(self._begin(np.uint32(seed)))
 
     def act(

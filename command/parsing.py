@@ -22,7 +22,7 @@ Hidden = Annotated[Part, tyro.conf.Suppress, tyro.conf.Fixed]  # the type of a f
 def parse(form: Any, arguments: Sequence[str], **options: Any) -> Any:
     """Parses arguments into a dataclass, or an instance, whose values are then the defaults.
 
-    The fields' docs and bounds become the help; `options` are those of `tyro.cli`.
+    The fields' docs and bounds become the help; `options` go to `tyro.cli`.
 
     Raises:
       ValueError: says in one sentence which field is out of its bounds.
@@ -85,7 +85,7 @@ def with_types(options: Any, types: dict[str, Any]) -> Any:
 
 
 def part(whole: Any, kind: type[Part], **changes: Any) -> Part:
-    """The dataclass `kind` with those of its fields that `whole` has, and with `changes`."""
+    """The dataclass `kind` with the values of fields that `whole` has too, and `changes`."""
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     return kind(**{name: getattr(whole, name) for name in names} | changes)
 

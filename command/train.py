@@ -220,7 +220,7 @@ def _train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) 
 
 
 def _train(runs: Mapping[Path, RunConfig], directory: Path, **options: Any) -> int:
-    """`train_together`, and what to do next; `directory` is that of the run, or of all."""
+    """`train_together`, and what to do next; `directory` holds the run, or all of them."""
     try:
         summaries, is_signalled = train_together(runs, **options)
     except RunFailedError as failure:

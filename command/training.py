@@ -48,7 +48,7 @@ class Summary(NamedTuple):
       last_return: mean return of the last log row in which an episode ended, NaN if none did.
       interrupted: whether it was stopped before its last step, by a signal or by `on_metrics`.
       best_evaluation: mean return of the best evaluation, NaN if there was none. Its parameters are
-        those of the snapshot `best`.
+        in the snapshot `best`.
     """
 
     directory: Path
@@ -256,7 +256,7 @@ def _run(
             _log.warning(note)
         write_config(directory, config)
         if start.snapshots is None:
-            recorder.best.forget()  # that of a run that was stopped before its first snapshot
+            recorder.best.forget()  # from a run that was stopped before its first snapshot
         if start.outputs is not None:
             recorder.evaluation, evaluation.next, recorder.last_return = start.outputs
         yield
@@ -284,7 +284,7 @@ def _run(
             interval.saved(at, took=time.perf_counter() - began)
 
         def save_last(running: bytes | None) -> None:
-            """With a row, which is not in `running`: a resumed run writes that of the interval."""
+            """Writes a row, too. `running` lacks it: a resumed run writes the whole interval's."""
             if loop.counters.steps > loop.flushed_at:
                 write_row()
             save(running)

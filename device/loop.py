@@ -155,7 +155,7 @@ class DeviceLoop(Tally):
         self.rows = int(state.progress.rows)
 
     def close(self) -> None:
-        """Does nothing: there are no threads, and no environments but those of the state."""
+        """Does nothing: there are no threads, and environments are part of the state."""
 
     def _take(self, episodes: dict[str, np.ndarray]) -> None:
         """Counts what was computed; refuses wrong numbers, and to go on after a divergence."""

@@ -66,8 +66,8 @@ class TrainState(NamedTuple):
 class Training:
     """A run as pure functions of a `TrainState`.
 
-    The order is that of `training`'s loop: a decision for every environment, their rows, a step of
-    each, then the updates that are due. Priorities are set at once (there, a call later).
+    The order is the same as in `training`'s loop: a decision for every environment, their rows,
+    a step of each, then the updates that are due. Priorities are set at once (there, a call later).
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Training:
         self.metric_names = sorted([*outputs.metrics, "replay_age"])
 
     def init(self, key: jax.Array) -> TrainState:
-        """The first state: learner and actors begin as those of a run of this seed do."""
+        """The first state: learner and actors begin as in a run of this seed."""
         agent, environment, num_envs = self._agent, self._environment, self._num_envs
         learner_key, actors_key = jax.random.split(key)
         environments_key, draw_key = jax.random.split(jax.random.fold_in(key, 2))

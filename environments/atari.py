@@ -138,7 +138,7 @@ class Atari:
         return self._arrived(frames, np.zeros(self.num_envs), self._over, first)
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E]` and returns the time steps that follow, `[E, ...]`."""
+        """Steps every environment: from actions `[E]` to time steps `[E, ...]`."""
         # An action out of range would kill a thread of ale-py, and with it this process would wait
         # for ever.
         actions = checked_actions(actions, self.spec.actions, self.num_envs)

@@ -24,7 +24,7 @@ class BsuiteVector(DmEnvVector):
     A record is a list of rows, from names of columns (`steps`, `episode`, `total_return`, and what
     the experiment adds) to numbers, written after 1, 2, ..., 10, 12, 14, 17, 20, 25, 30, ...
     episodes; `state()` has them under "records". `seed` replaces the seeds of bsuite's settings,
-    but not those of tasks (`mapping_seed`).
+    but not the tasks' `mapping_seed`.
     """
 
     def __init__(self, id: str, *, num_envs: int, seed: int) -> None:

@@ -85,13 +85,13 @@ def make(
         `seed` of the function that makes it.
       num_envs: E >= 1.
       render: whether `render()` will be called; needed for Gymnasium's environments, and for
-        Atari games in colour, if their switches are those of `EmulatedAtari`.
+        Atari games in colour, if `EmulatedAtari` has all their switches.
       evaluation: whether to leave out switches that are for training only: Atari's `episodic_life`
-        and `clip_rewards`; of functions and classes, those that an attribute `training_only` names.
+        and `clip_rewards`; of functions and classes, what their attribute `training_only` names.
       search_path: the directory from which `my_module` may be imported, besides the Python path;
         the current directory when None.
-      **switches: options of the environment: `length` for "memory", those of
-        `retrax.environments.pure_tasks.PureDeepSea` for "deep_sea", those of
+      **switches: options of the environment: `length` for "memory", arguments of
+        `retrax.environments.pure_tasks.PureDeepSea` for "deep_sea" and of
         `retrax.environments.atari.Atari` for Atari games (frame_stack, full_action_set, ...),
         `time_limit` for the control suite, and the constructor's arguments and `max_episode_steps`
         for a Gymnasium id.

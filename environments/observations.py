@@ -77,7 +77,7 @@ class Part:
         return place(self._shape, index)
 
     def _distances(self, array: np.ndarray) -> np.ndarray:
-        # As uint64, differences are exact; those of values below low are huge.
+        # As uint64, differences are exact, and huge for values below low.
         distances = array.ravel().astype(np.uint64) - self._low
         outside = distances > self._span
         if outside.any():

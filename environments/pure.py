@@ -119,7 +119,7 @@ class PureVector:
         return self._timestep()
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
+        """Steps every environment: from actions `[E, ...]` to time steps `[E, ...]`."""
         actions = checked_actions(actions, self.spec.actions, self.num_envs)
         if self._running is None:
             return self.reset()
@@ -171,12 +171,12 @@ def environment_keys(key: jax.Array, num_envs: int) -> jax.Array:
 
 
 def leaves_of(tree: Any) -> list[np.ndarray]:
-    """The arrays of a tree, those of keys as numbers: plain data."""
+    """The arrays of a tree, with PRNG keys as numbers: plain data."""
     return [np.array(x) for x in jax.tree.leaves(without_keys(tree))]
 
 
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
-    """The inverse of `leaves_of`; a ValueError if the leaves are not those of a tree like this."""
+    """The inverse of `leaves_of`; a ValueError if the leaves do not fit the tree."""
     wanted, structure = jax.tree.flatten(like)
     plain = jax.eval_shape(without_keys, wanted)
     needed, found = ([f"{x.dtype} {x.shape}" for x in each] for each in (plain, leaves))

@@ -67,7 +67,7 @@ class SequentialVector:
         return self.step(np.zeros((self.num_envs, *space.shape), space.dtype))
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
+        """Steps every environment: from actions `[E, ...]` to time steps `[E, ...]`."""
         given = self.act(checked_actions(actions, self.spec.actions, self.num_envs))
         first, self._num_steps = self._starts, self._num_steps + 1
         seen = self.spec.observations

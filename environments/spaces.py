@@ -106,7 +106,7 @@ def _is_array(space: Any) -> bool:
 def _limits(space: Any) -> Limits | None:
     """The least and the largest values of an array; None if it has none.
 
-    Gymnasium has the limits of a type for no bounds; those of small integers are a scale.
+    Gymnasium writes a type's limits for no bounds; limits of small integers are a scale.
     """
     kind, itemsize = space.dtype.kind, space.dtype.itemsize
     whole = None if kind in "fb" else np.iinfo(space.dtype)

@@ -79,7 +79,7 @@ def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
 
     The file is CSV with a header. Its columns, in any order, are `game` (slug or ALE id) and
     `score`, and optionally `algorithm` (by default the file's name), `regime` (the given one) and
-    `seed` (all records are of one). Records of other regimes are ignored; those of the regime
+    `seed` (all records are of one). Records of other regimes are ignored; records of
     `states` count as `human_start`.
 
     Raises:
@@ -195,8 +195,8 @@ def make_table(
       own: output of `read_scores`: from name to scores `[R, 57]`.
 
     Raises:
-      ValueError: an algorithm is unknown or lacks scores of some games, or a name of `own` is that
-        of a published algorithm.
+      ValueError: an algorithm is unknown or lacks scores of some games, or a name of `own` is
+        a published algorithm's.
     """
     published, printed = load_scores(regime), load_headlines(regime)
     standard = [name for name, statistics in printed.items() if "elo" in statistics]

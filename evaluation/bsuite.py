@@ -32,7 +32,7 @@ class Score(NamedTuple):
 def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
     """Scores of one agent's experiments, and of the tags that these have.
 
-    The records are those of `retrax.environments.bsuite_tasks`, by bsuite's id. Experiments without
+    `retrax.environments.bsuite_tasks` makes the records; keys are bsuite's ids. Experiments without
     a row, or deep_sea_stochastic before the 100th episode, have no score.
     """
     import matplotlib

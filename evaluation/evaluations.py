@@ -91,9 +91,9 @@ class Evaluation:
     def run(self, params: Params, actors: ActorState, steps: int) -> Scores:
         """Runs the episodes with acting parameters of so many training steps.
 
-        Actors are the states of all actors of the run, `[num_envs, ...]`, from which the entry's
-        `warm_start` makes those of the evaluation. If it is None, or if there is no `warm_start`,
-        the states continue from the `run` before.
+        `actors` are the states of the run's actors, `[num_envs, ...]`, from which the entry's
+        `warm_start` makes the states to begin with. If one of the two is None, the states continue
+        from the `run` before.
         """
         config, entry = self._config, self._config.entry
         states, self._states = self._states, None  # they are donated, also where an error ends it

@@ -39,13 +39,13 @@ class AgentActor(acme.core.Actor):
         return np.asarray(self._actor.decide()[0])
 
     def observe(self, action: Any, next_timestep: dm_env.TimeStep) -> None:
-        """Takes the time step after the selected action."""
+        """Stores the time step that follows the selected action."""
         self._actor.observe(_batched(next_timestep))
         if next_timestep.last():
             self._actor.decide()
 
     def update(self, wait: bool = False) -> None:
-        """Takes newer parameters if they have arrived; with `wait`, waits for the first ones."""
+        """Fetches newer parameters if they have arrived; with `wait`, waits for the first ones."""
         if wait:
             self._actor.start()
         self._actor.update()
@@ -91,7 +91,7 @@ class SingleEnvironment(dm_env.Environment):
         return self._single(self._environment.reset())
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """Takes an action; begins an episode, and ignores the action, where there is none."""
+        """Steps; if no episode is running, begins one and ignores the action."""
         begins = self._step_type in (None, dm_env.StepType.LAST)
         return self.reset() if begins else self._step(action)
 

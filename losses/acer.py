@@ -11,10 +11,10 @@ of `rho_t` and `continues_t` have no effect, since no step follows.
 
 Policy gradients are of one state. A policy is a distribution f(.|phi). A network computes its
 statistics phi `[D]`: the probabilities of a categorical distribution, or the mean of a Gaussian.
-Gradients are with respect to phi, in the direction of **ascent**; those of the network's parameters
-follow by backpropagation (`jax.vjp`, or the loss -sum(stop_gradient(gradient) * phi)). `A` denotes
-the number of actions. In the space of logits, which some implementations use in place of the
-paper's probabilities, the trust region is a different one.
+Gradients are with respect to phi, in the direction of **ascent**; backpropagation carries them to
+the parameters (`jax.vjp`, or the loss -sum(stop_gradient(gradient) * phi)). `A` denotes the number
+of actions. In the space of logits, which some implementations use in place of the paper's
+probabilities, the trust region is a different one.
 """
 
 import chex

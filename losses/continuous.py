@@ -119,9 +119,9 @@ def mixture_of_gaussians_td_loss(
     divergence"). No term is negative; the loss plus mean_j log q(y_j) would often be negative.
     Where no scale is raised, r has the mean 1 under q, and the estimate is unbiased. Scales of q
     below `min_scale` are raised to it, since no prediction has them: after a termination q has the
-    largest density at the return that a prediction can have. The y_j are then still those of the
-    loss, whose density is narrower than q, so the estimate differs from KL(q, p); it is 0 where the
-    prediction equals q.
+    largest density at the return that a prediction can have. The y_j are then still drawn as
+    for the loss, from a density narrower than q, so the estimate differs from KL(q, p); it is 0
+    where the prediction equals q.
 
     Args:
       logits_tm1: `[K]`, the predicted components' logits.

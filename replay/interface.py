@@ -85,7 +85,7 @@ class Replay(Protocol):
         """
 
     def set_priorities(self, keys: Any, priorities: np.ndarray) -> None:
-        """Sets priorities `[B]`; those of overwritten sequences are ignored.
+        """Sets priorities `[B]`; ignores priorities of overwritten sequences.
 
         ValueError if one is NaN, infinite or negative; nothing is set then.
         """
@@ -110,7 +110,7 @@ class Replay(Protocol):
 
 
 class Writer(Protocol):
-    """An actor's side of a replay: takes the rows of some environments."""
+    """An actor's side of a replay, for the rows of some environments."""
 
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Writes one row of each environment: NumPy arrays `[n, ...]`, in time order, all extras.

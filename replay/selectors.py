@@ -217,7 +217,7 @@ class TreeSelector:
     """Draws present slots in proportion to powers of their priorities, some of them uniformly.
 
     `P(slot) = eps / N + (1 - eps) * p / sum(p)` for N present slots, where p is `priority ** alpha`
-    (1 for alpha = 0, that of priority 0 too); uniform if all p are 0. The config has alpha, eps and
+    (1 for alpha = 0, even of priority 0); uniform if all p are 0. The config has alpha, eps and
     the kind of selector, which says which priority a new slot has:
 
       * "uniform": 1, and priorities are never set;

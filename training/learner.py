@@ -341,7 +341,7 @@ class Updates:
         return state if self._is_one else jax.device_put(state, self._replicated)
 
     def first(self, state: LearnerState) -> LearnerState:
-        """Replicated arrays as those of the first device; shares their buffers."""
+        """The first device's copy of replicated arrays; shares their buffers."""
         if self._is_one:
             return state
         return jax.tree.map(lambda x: x.addressable_data(0), state)
@@ -526,7 +526,7 @@ def check_finite(update: Update, before: int, count: int) -> None:
 
 
 def update_shapes(shapes: Sequence[Sample], updates_per_call: int) -> list[Sample]:
-    """The samples of single updates, from those of calls: `Replay.shapes`."""
+    """Shapes of the samples of single updates, from `Replay.shapes`, which are of calls."""
 
     def of_one(x: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((x.shape[0] // updates_per_call, *x.shape[1:]), x.dtype)

@@ -217,7 +217,7 @@ class Tally:
     def __init__(
         self, replays: Sequence[RowStore], metrics: MetricsAccumulator, names: Sequence[str]
     ):
-        """Begins at 0 steps; `metrics` are those of updates since the last `flush`."""
+        """Begins at 0 steps; `metrics` has the updates' since the last `flush`."""
         self.replays, self.metric_names = replays, names
         self.counters, self.until = Counters(), 0
         self._since = self._timed_since = Counters()

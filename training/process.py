@@ -27,7 +27,7 @@ _held: "set[DirectoryLock]" = set()  # by this process
 
 
 class _RunHandler(logging.Handler):
-    """Gets the records of a run's context, and those of contexts that have no run."""
+    """Gets the records of a run's context, and of contexts that have no run."""
 
     def __init__(self, run: object, layout: str):
         super().__init__()

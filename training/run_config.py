@@ -53,7 +53,7 @@ class Purpose(enum.IntEnum):
 
 
 def derive_seed(seed: int, purpose: Purpose, *more: int) -> int:
-    """A seed unrelated to the run's; those of one purpose differ in `more`, if not by zeros."""
+    """A seed unrelated to the run's; `more` tells seeds of one purpose apart, but not by zeros."""
     return int(np.random.SeedSequence([seed, int(purpose), *more]).generate_state(1)[0])
 
 
@@ -211,11 +211,11 @@ class RunConfig:
 
     @property
     def environments_per_replay(self) -> int:
-        """Environments whose rows one replay has: all, or those of one worker."""
+        """Environments whose rows one replay has: all, or one worker's."""
         return self.environments_per_actor if self.workers.num_workers else self.num_envs
 
     def environments_of(self, actor: int) -> range:
-        """Numbers of an actor's environments among those of all."""
+        """Numbers of an actor's environments, counted over all actors."""
         each = self.environments_per_actor
         return range(actor * each, (actor + 1) * each)
 
@@ -363,7 +363,7 @@ def new_directory(config: RunConfig) -> Path:
 
 
 def write_config(directory: Path, config: RunConfig) -> None:
-    """Writes config.json, whole or not at all, with the run's id: that of the file before."""
+    """Writes config.json, whole or not at all, with the run's id, which it keeps."""
     own = run_id(directory) or uuid.uuid4().hex
     write_json(directory / "config.json", {**values_of(config), "id": own})
 

@@ -59,7 +59,7 @@ class StatePacking:
     """
 
     def __init__(self, agent: Agent, samples: Sequence[Sample]):
-        """`samples` are the shapes of those of single updates."""
+        """`samples` are the shapes of single updates' samples."""
 
         def read(state: LearnerState, sample: Sample) -> Any:
             return agent.gradients(state, sample), agent.acting_params(state)
@@ -218,7 +218,7 @@ class RemoteUpdates(Updates):
     The state that it is given and returns is a copy of the server's at the newest fetch, of
     `version` (-1 before the first); optimiser states keep their initial values.
 
-    Gradients of one version, those of other workers included, draw different noise: the PRNG keys
+    All gradients of one version, other workers' too, draw different noise: the PRNG keys
     in the state are folded with a number of the worker and the gradient. Number 0 keeps the keys,
     so that a single worker draws what one process draws.
     """
@@ -238,7 +238,7 @@ class RemoteUpdates(Updates):
         lost: Callable[[int], None],
         clock: Clock = REAL,
     ):
-        """Updates of worker number `worker`; packings and calls are those of its `GradientServer`.
+        """Updates of worker number `worker`; packings and calls belong to its `GradientServer`.
 
         Where `fetches_first`, a fetch precedes the gradient (Reactor, 3.5); if not, it follows, and
         the worker acts with what its next gradient is computed of (ACER, Algorithm 2). `lost` is
