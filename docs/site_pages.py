@@ -2,8 +2,8 @@
 
 Nothing is written twice. The repository's Markdown files are the pages, under their own paths; each
 public module has a reference page, made from its docstrings; what a page links to besides is
-copied (pictures, data) or shown as a listing. Equations become MathML here, so that a browser
-needs no file from another host.
+copied (pictures, data) or shown as a listing. Equations become MathML here, and their font is part
+of the site, so that a browser needs no file from another host and no font of its own.
 """
 
 import ast
@@ -14,6 +14,7 @@ import posixpath
 import re
 import textwrap
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,25 @@ PAGES = ("*.md", "docs/**/*.md", *(f"{folder}/README.md" for folder in FOLDERS))
 OUTSIDE = ("tests", "benchmarks", "docs", "examples", "build", "dist", "runs")
 COPIED = (".png", ".gif", ".svg", ".csv", ".json")
 STYLE = "docs/site.css"
+FONT = "STIXTwoMath-Regular.ttf"  # of equations (SIL Open Font License); the style sheet names it
 LISTING = "~~~~~~~~"  # a fence that no listed file has
 
 # Weights of pages in the search, where one has 1: how-tos before what 200 pages of reference name.
 BOOSTS = {"docs/how_to/": 4.0, "docs/": 2.0, "reference/": 0.02}
 
+# Words of the field that the titles do not have: the search shows these pages first.
+TAGS = {
+    "docs/cite.md": ["BibTeX", "citation"],
+    "docs/concepts.md": ["replay buffer"],
+    "docs/how_to/export.md": ["inference", "deployment"],
+    "docs/how_to/resume.md": ["checkpoint", "checkpoints"],
+    "docs/how_to/search.md": ["Optuna", "sweep"],
+    "docs/how_to/trackers.md": ["wandb", "TensorBoard"],
+}
+
 _FENCE = re.compile(r"^( *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)]*)?\)")
+_NAME = re.compile(r"(?<=<code>)[\w.]+(?=</code></t[dh]>)")  # alone in a cell
 _MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -59,6 +72,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for module in modules():
         contents[reference_page(module)] = reference(module)
     contents[STYLE] = (ROOT / STYLE).read_bytes()
+    contents[f"docs/{FONT}"] = (resources.files("ziamath") / "fonts" / FONT).read_bytes()
     for name, content in sorted(contents.items()):
         files.append(File.generated(config, name, content=content))
         if name.startswith("source/"):
@@ -67,14 +81,16 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> None:
-    """Tells the search what a page weighs; listings are not searched."""
+    """Tells the search what a page weighs, and its tags; listings are not searched."""
     path = page.file.src_uri
+    page.meta["tags"] = TAGS.get(path, [])
     boost = next((weight for start, weight in BOOSTS.items() if path.startswith(start)), 1.0)
     page.meta["search"] = {"boost": boost, "exclude": path.startswith("source/")}
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Replaces LaTeX by MathML."""
+    """Replaces LaTeX by MathML, and lets long names in tables break behind `_` and `.`."""
+    html = _NAME.sub(lambda match: re.sub(r"(?<=[_.])(?=\w)", "<wbr>", match[0]), html)
     return _MATH.sub(_mathml, html)
 
 

@@ -12,7 +12,7 @@ import pytest
 from benchmark_modules import load
 
 REASON = "needs the tools of the documentation site: pip install -e '.[docs]'"
-for module in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
+for module in ("mkdocs", "material", "mkdocstrings", "latex2mathml", "ziamath"):
     pytest.importorskip(module, reason=REASON)
 
 ROOT = Path(__file__).parents[1]

@@ -72,24 +72,35 @@ def evaluated(row: dict[str, str]) -> dict[str, str]:
     }
 
 
-def draw() -> None:
-    """Draws the mean of the seeds and their range, four panels in a row."""
-    import matplotlib.pyplot as plt
+def draw_panel(axes: Any, panel: Panel, number: int) -> None:
+    """The mean of the seeds, their range, and what is published."""
     from matplotlib.ticker import EngFormatter
+
+    steps, returns = evaluations(panel.run)
+    style: dict[str, Any] = {"color": f"C{number}"}
+    axes.plot(steps, returns.mean(axis=0), label=panel.agent, linewidth=2, **style)
+    axes.fill_between(steps, returns.min(axis=0), returns.max(axis=0), alpha=0.25, **style)
+    for (name, value), line in zip(panel.lines.items(), ("--", ":"), strict=False):
+        axes.axhline(value, color="0.3", linestyle=line, label=name)
+    axes.set(title=f"{panel.agent}, {panel.task}", xlabel="environment steps")
+    axes.title.set_fontsize(11)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="lower right")
+
+
+def draw() -> None:
+    """Draws four panels in a row, and each in a file of its own for the agent's README."""
+    import matplotlib.pyplot as plt
 
     figure, row = plt.subplots(1, 4, figsize=(14, 3.1), layout="constrained")
     for number, (axes, panel) in enumerate(zip(row, panels(), strict=True)):
-        steps, returns = evaluations(panel.run)
-        style: dict[str, Any] = {"color": f"C{number}"}
-        axes.plot(steps, returns.mean(axis=0), label=panel.agent, linewidth=2, **style)
-        axes.fill_between(steps, returns.min(axis=0), returns.max(axis=0), alpha=0.25, **style)
-        for (name, value), line in zip(panel.lines.items(), ("--", ":"), strict=False):
-            axes.axhline(value, color="0.3", linestyle=line, label=name)
-        axes.set(title=f"{panel.agent}, {panel.task}", xlabel="environment steps")
-        axes.title.set_fontsize(11)
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="lower right")
+        draw_panel(axes, panel, number)
+        single, alone = plt.subplots(figsize=(5, 3), layout="constrained")
+        draw_panel(alone, panel, number)
+        alone.set_ylabel("greedy return")
+        single.savefig(HERE / f"{panel.agent.lower()}.png", dpi=80)
+        plt.close(single)
     row[0].set_ylabel("greedy return")
     figure.savefig(HERE / "curves.png", dpi=100)
     plt.close(figure)
