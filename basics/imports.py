@@ -42,10 +42,7 @@ def registered_names(group: str) -> list[str]:
 
 
 def registered(group: str, name: str) -> Any:
-    """Imports the entry point of a name; None if there is none.
-
-    A ValueError says that there are several, or why it cannot be imported.
-    """
+    """Imports the entry point of a name, if there is one; ValueError if several, or it fails."""
     found = [point for point in entry_points(group=group) if point.name == name]
     owners = [point.dist.name if point.dist else "an unnamed distribution" for point in found]
     if len(found) > 1:

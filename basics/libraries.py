@@ -2,8 +2,7 @@
 
 TensorFlow Probability's JAX half needs no TensorFlow, but it looks for one: an old TensorFlow that
 is already loaded makes its import fail, and one that is merely installed would be loaded for
-nothing (400 MB, 2 s). So it is imported while TensorFlow looks absent. Everything in the package
-takes rlax and distrax from here.
+nothing (400 MB, 2 s). So it is imported while TensorFlow looks absent.
 """
 
 import sys

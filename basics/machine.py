@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import psutil
 
 GB = 1e9
 SECONDS = 120.0
+CACHE = "JAX_COMPILATION_CACHE_DIR"
 _DEVICES = """
 import json, jax
 print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devices()]))
@@ -19,10 +21,9 @@ print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devi
 def check_memory(
     what: str, needed: float, rows: int = 0, *, available: float | None = None
 ) -> None:
-    """Raises ValueError, which names both numbers, if more bytes are needed than available.
+    """A ValueError, which `what` begins, if more bytes are needed than available (here, if None).
 
-    `what` begins the sentence. Rows are those that the bytes are for, if fewer of them are an
-    advice. The available bytes are this machine's if None.
+    Rows are those that the bytes are for, if fewer of them are an advice.
     """
     if available is None:
         available = psutil.virtual_memory().available
@@ -56,11 +57,19 @@ def devices() -> list[str]:
         raise RuntimeError(f"does not answer: {error}") from error
 
 
-def shared_programs(directory: Path) -> dict[str, str]:
-    """Variables of processes that share compiled programs, in a directory or the user's own."""
-    own = str((directory / "compilation_cache").absolute())
+def shared_programs() -> dict[str, str]:
+    """Variables of JAX with which a user's processes share what is compiled: the user's, or ours.
+
+    Ours name a folder for this machine in the user's cache, which keeps the newest gigabyte.
+    """
+    given = {name: x for name, x in os.environ.items() if name[:4] == "JAX_" and "_CACHE" in name}
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    if CACHE in given or not cache.is_absolute():  # where there is no home directory
+        return given
     return {
-        "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", own),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        CACHE: str(cache / "retrax" / platform.node()),
+        "JAX_COMPILATION_CACHE_MAX_SIZE": "1000000000",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        **given,
     }

@@ -18,10 +18,7 @@ def reason(error: BaseException) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], *, most: int = 1) -> str:
-    """A hint to put after an unknown name: " (did you mean A?)"; "" if no known name is similar.
-
-    The case of the name does not matter. At most `most` known names are in the hint.
-    """
+    """A hint after an unknown name, of any case: " (did you mean A?)"; "" if none is similar."""
     lowered = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), lowered, n=most, cutoff=_LEAST_SIMILAR)
     *others, last = [lowered[each] for each in close] or [""]

@@ -26,10 +26,8 @@ class Range:
 
     def __contains__(self, value: Any) -> bool:
         """Whether a number is within the bounds. NaN is not."""
-        return bool(
-            (self.low < value if self.above else self.low <= value)
-            and (value < self.high if self.below else value <= self.high)
-        )
+        is_above = self.low < value if self.above else self.low <= value
+        return bool(is_above and (value < self.high if self.below else value <= self.high))
 
     def __str__(self) -> str:
         """The bounds in words: `>= 0.0 and < 1.0`; empty if there are none."""

@@ -19,7 +19,7 @@ from ..basics.validation import Range
 from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
 from ..evaluation.statistics import normalised
-from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
+from ..evaluation.suites import BSUITE, find_suite, read_json
 from ..training.assembly import Start, checked_agent, spec_of
 from ..training.process import DirectoryLock
 from ..training.run_config import RunConfig, read_config
@@ -99,7 +99,18 @@ def benchmark(
             config = RunConfig(preset=preset, seed=seed, **fields)
             cells.append(Cell(task, config, path, episodes or task.episodes))
     with DirectoryLock(directory) as lock:
-        _check(directory, found, cells)
+        path = directory / _SUITE
+        if path.is_file() and (other := read_json(path, "suite")) != suite:
+            why = f"{directory} has runs of the suite {other}"
+            raise ValueError(f"{why}: choose another --directory.")
+        for cell in cells:
+            has_begun = (cell.directory / "config.json").is_file()
+            begun = read_config(cell.directory) if has_begun else cell.config
+            for name, wanted in vars(cell.config).items():
+                is_ = getattr(begun, name)
+                if is_ != wanted and wanted is not None and name != "search_path":
+                    why = f"{cell.directory} was run with {name} {is_}, not {wanted}"
+                    raise ValueError(f"{why}: choose another --directory.")
         lock.acquire()
         about = {
             "suite": suite,
@@ -127,23 +138,6 @@ def benchmark(
         f"{directory / CURVES}. Next: retrax report {directory}"
     )
     return int(bool(end.failed))
-
-
-def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
-    """Refuses a directory of another suite or of other runs."""
-    path = directory / _SUITE
-    if path.is_file() and (found := read_json(path, "suite")) != suite.name:
-        raise ValueError(f"{directory} has runs of the suite {found}: choose another --directory.")
-    for cell in cells:
-        has_begun = (cell.directory / "config.json").is_file()
-        begun = read_config(cell.directory) if has_begun else cell.config
-        for name, wanted in vars(cell.config).items():
-            is_ = getattr(begun, name)
-            if is_ != wanted and wanted is not None and name != "search_path":
-                raise ValueError(
-                    f"{cell.directory} was run with {name} {is_}, not {wanted}: choose another "
-                    "--directory."
-                )
 
 
 def write_tables(directory: Path, cells: Sequence[Cell]) -> None:

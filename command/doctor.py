@@ -48,8 +48,35 @@ def report() -> list[Check]:
         jax = Check("JAX", True, ", ".join(devices()))
     except RuntimeError as error:
         jax = Check("JAX", False, str(error), "pip install --upgrade jax")
-    core, *extras = _tiers()
-    return [python, core, jax, *extras]
+    found: dict[str, dict[str, str]] = {tier: {} for tier in _TIERS}  # by package, what is wrong
+    try:
+        from packaging.requirements import Requirement  # comes with matplotlib, may be missing
+
+        required = [*map(Requirement, metadata.requires("retrax") or []), Requirement("jaxlib")]
+    except (ImportError, metadata.PackageNotFoundError):
+        return [python, Check("core", False, "retrax is not installed", "pip install -e ."), jax]
+    for wanted in required:
+        tiers = [x for x in _TIERS if not wanted.marker or wanted.marker.evaluate({"extra": x})]
+        name, wrong = wanted.name, ""
+        try:
+            name = f"{name} {metadata.version(name)}"
+            if not wanted.specifier.contains(name.split()[1], prereleases=True):
+                wrong = f"{name} is not {wanted.specifier}"
+        except metadata.PackageNotFoundError:
+            wrong = f"{name} is missing"
+        for tier in tiers[:1]:  # the core has all of them
+            found[tier][name] = wrong
+    checks = [python]
+    for tier, packages in found.items():
+        name = tier if tier == "core" else f"{tier} tier"
+        wrong = "; ".join(filter(None, packages.values()))
+        mend = _MEND[tier] if wrong else None
+        detail = (
+            wrong or ", ".join(packages) or "not available here: it needs Linux and Python 3.10"
+        )
+        checks.append(Check(name, not wrong and bool(packages), detail, mend))
+    checks.insert(2, jax)  # after the core, which it belongs to
+    return checks
 
 
 def print_report(console: Console, checks: Sequence[Check]) -> int:
@@ -64,35 +91,3 @@ def print_report(console: Console, checks: Sequence[Check]) -> int:
         line = f"To fix {name}:  {mend}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return int(any(check.name in _NEEDED for check in broken))
-
-
-def _tiers() -> list[Check]:
-    """For each tier, whether what it requires on this Python and system is installed."""
-    found: dict[str, dict[str, str]] = {tier: {} for tier in _TIERS}  # by package, what is wrong
-    try:
-        from packaging.requirements import Requirement  # comes with matplotlib, may be missing
-
-        required = [*map(Requirement, metadata.requires("retrax") or []), Requirement("jaxlib")]
-    except (ImportError, metadata.PackageNotFoundError):
-        return [Check("core", False, "retrax is not installed", "pip install -e .")]
-    for wanted in required:
-        tiers = [x for x in _TIERS if not wanted.marker or wanted.marker.evaluate({"extra": x})]
-        name, wrong = wanted.name, ""
-        try:
-            name = f"{name} {metadata.version(name)}"
-            if not wanted.specifier.contains(name.split()[1], prereleases=True):
-                wrong = f"{name} is not {wanted.specifier}"
-        except metadata.PackageNotFoundError:
-            wrong = f"{name} is missing"
-        for tier in tiers[:1]:  # the core has all of them
-            found[tier][name] = wrong
-    checks = []
-    for tier, packages in found.items():
-        name = tier if tier == "core" else f"{tier} tier"
-        wrong = "; ".join(filter(None, packages.values()))
-        mend = _MEND[tier] if wrong else None
-        detail = (
-            wrong or ", ".join(packages) or "not available here: it needs Linux and Python 3.10"
-        )
-        checks.append(Check(name, not wrong and bool(packages), detail, mend))
-    return checks

@@ -62,17 +62,20 @@ def export(
         raise ValueError(f"platforms must be some of {allowed}, got {given}.")
     place = output.absolute()  # the environment may change the working directory
     trained = load_agent(run, snapshot)
-    functions, names = _flat_functions(trained)
+    (functions, names), before = _flat_functions(trained), getattr(jax.config, _PATHS)
+    jax.config.update(_PATHS, ".*")  # no paths of this machine's source files are in the files
     try:
-        exported = {
-            name: _lower(function, inputs, platforms)
-            for name, (function, inputs) in functions.items()
-        }
+        exported = {}
+        for name, (function, inputs) in functions.items():
+            jitted = jax.jit(function, keep_unused=True)
+            exported[name] = jax.export.export(jitted, platforms=tuple(platforms))(*inputs)
     except NotImplementedError as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise ValueError(
             f"{trained.config.agent} cannot be exported for {', '.join(platforms)}: {reason}."
         ) from error
+    finally:
+        jax.config.update(_PATHS, before)
     leaves = jax.device_get(jax.tree.leaves(without_keys(trained.params)))
     params = dict(zip(names["parameters"], leaves, strict=True))
     with writing(place):
@@ -117,16 +120,6 @@ def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, li
         name: [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
         for name, tree in named.items()
     }
-
-
-def _lower(function: Any, inputs: Sequence[Any], platforms: Sequence[str]) -> jax.export.Exported:
-    """The exported function, without the paths of this machine's source files."""
-    jitted, before = jax.jit(function, keep_unused=True), getattr(jax.config, _PATHS)
-    jax.config.update(_PATHS, ".*")  # is removed from paths
-    try:
-        return jax.export.export(jitted, platforms=tuple(platforms))(*inputs)
-    finally:
-        jax.config.update(_PATHS, before)
 
 
 def _description(

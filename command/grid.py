@@ -6,7 +6,6 @@ leaves the others alone, and a grid continues where it was stopped or killed.
 
 import contextlib
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..basics.machine import shared_programs
 from ..evaluation import read_metrics
 from ..evaluation.suites import Task, read_json
 from ..training.process import StopEvent, stop_on_signals
@@ -179,7 +177,6 @@ def _spawn(cell: Cell, arguments: list[str], logs: Path) -> "subprocess.Popen[by
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=errors if is_last else subprocess.STDOUT,
-            env={**os.environ, **shared_programs(logs.parent)},
             start_new_session=True,
         )
 

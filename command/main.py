@@ -1,5 +1,6 @@
 """The `retrax` command: finds the subcommand and runs it."""
 
+import contextlib
 import importlib
 import os
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from .. import __version__
 from ..basics.imports import registered_names
+from ..basics.machine import CACHE, shared_programs
 from ..basics.sentences import did_you_mean, reason
 
 _USAGE = f"""\
@@ -29,8 +31,10 @@ usage: retrax COMMAND [...]
   doctor                          what is installed, what is missing, how to install it
 
 `retrax COMMAND --help` lists its options. For a first run: retrax train reactor --environment catch
+Compiled programs are kept in your cache directory; `retrax --no-cache COMMAND` compiles all anew.
 """
 
+_NO_CACHE = "JAX_ENABLE_COMPILATION_CACHE"
 _INTERRUPTED = 130  # what shells give for SIGINT
 _BROKEN_PIPE = 141  # and for SIGPIPE
 
@@ -42,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before there was a run. Others than 0 come with one sentence, or with tyro's message.
     """
     command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if command == "--no-cache":
+        os.environ[_NO_CACHE] = "false"  # of processes that it starts, too
+        command, *rest = rest or ["--help"]
     if command in ("-h", "--help"):
         print(_USAGE, end="")
         return 0
@@ -56,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
     if empty := [word for word in rest if not word or (word[:2], word[-1]) == ("--", "=")]:
         return _refuse(f"An argument is empty: {empty[0]!r}.")
+    if {CACHE, _NO_CACHE}.isdisjoint(os.environ) and not {"-h", "--help"} & {*rest}:
+        _keep_programs()
     try:
         module, name = _COMMANDS[command].split(":")
         function = getattr(importlib.import_module(f"retrax.{module}"), name)
@@ -81,6 +90,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except KeyboardInterrupt:
         return _refuse("Interrupted.", _INTERRUPTED)
+
+
+def _keep_programs() -> None:
+    """Before JAX is imported, and reads the variables; told when the folder is made."""
+    programs = shared_programs()
+    path = Path(programs.get(CACHE, "."))
+    with contextlib.suppress(OSError):  # a home directory may be read-only
+        if not path.is_dir():
+            path.mkdir(parents=True)
+            about = f"Compiled programs are kept in {path}, up to 1 GB of them"
+            print(f"{about} (retrax --no-cache COMMAND does not).", file=sys.stderr)
+        os.environ |= programs
 
 
 def _without_devices() -> str:

@@ -162,21 +162,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     if as_json:  # a few episodes have no interval, and JSON no NaN
         text = json.dumps(result._asdict())
         print(json.dumps(json.loads(text, parse_constant=lambda _: None)))
-    else:
-        _print(result, given["video"])
-    return 0
-
-
-def plot_command(arguments: Sequence[str]) -> int:
-    """Plots runs and prints the file."""
-    given = parse_call(plot_learning_curves, arguments, prog="retrax plot")
-    output = given.pop("output") or Path("curves.png")
-    plot_learning_curves(output=output, **given)
-    print(output)
-    return 0
-
-
-def _print(result: Scores, video: Path | None) -> None:
+        return 0
     interval = f"95 %: {result.low:.6g} to {result.high:.6g}"
     if math.isnan(result.low):
         interval = f"no interval: it needs {LEAST_EPISODES} episodes"
@@ -189,8 +175,18 @@ def _print(result: Scores, video: Path | None) -> None:
     for name, mode in result.modes.items():
         found = f"{mode['mean_return']:.6g} over {_episodes(mode['episodes'])}"
         print(f"{name}: {found if mode['episodes'] else 'no episodes'}")
-    if video:
-        print(f"video in {video}")
+    if given["video"]:
+        print(f"video in {given['video']}")
+    return 0
+
+
+def plot_command(arguments: Sequence[str]) -> int:
+    """Plots runs and prints the file."""
+    given = parse_call(plot_learning_curves, arguments, prog="retrax plot")
+    output = given.pop("output") or Path("curves.png")
+    plot_learning_curves(output=output, **given)
+    print(output)
+    return 0
 
 
 def _episodes(number: int) -> str:

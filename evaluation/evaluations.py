@@ -204,7 +204,8 @@ class PeriodicEvaluation:
             if not self._is_default:
                 raise
             self.next = self._last if isinstance(error, TimeoutError) else 0
-            _log.warning(f"The evaluation at {steps} steps has no result: {first_line(error)}")
+            if self.next <= steps:  # else a later one may have a result
+                _log.warning(f"The evaluation at {steps} steps has no result: {first_line(error)}")
             return {}
         pause = _SHARE * taken * count * self._is_default
         self.next = next_multiple(steps + pause, self._every)

@@ -160,7 +160,7 @@ def process_env(kind: NodeKind, config: ProgramConfig) -> dict[str, str]:
     shared = {
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": "1",
-        **shared_programs(config.directory),
+        **shared_programs(),
     }
     if kind.sees_accelerator:
         left = max(1, cpus() // 2, cpus() - config.run.num_actors)

@@ -141,16 +141,22 @@ def test_prints_within_80_columns_and_breaks_no_command():
     assert any("[red]odd[/red]" in line for line in lines)
 
 
-def test_the_command_imports_none_of_what_it_looks_at():
-    program = """
+@pytest.mark.parametrize("words", [["--no-cache", "doctor"], ["doctor"]])
+def test_the_command_imports_none_of_what_it_looks_at(tmp_path, words):
+    """And JAX learns where programs are kept before it is imported."""
+    program = f"""
 import sys
 from retrax.command.main import main
-status = main(["doctor"])
-loaded = {"tensorflow", "reverb", "acme", "launchpad", "jax", "matplotlib"} & set(sys.modules)
+status = main({words})
+loaded = {{"tensorflow", "reverb", "acme", "launchpad", "jax", "matplotlib"}} & set(sys.modules)
 assert not loaded, loaded
 sys.exit(status)
 """
     command = [sys.executable, "-W", "error", "-c", program]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=180)
-    assert (answer.returncode, answer.stderr) == (0, ""), answer
+    env = {name: value for name, value in os.environ.items() if "_CACHE" not in name}
+    env["XDG_CACHE_HOME"], keeps = str(tmp_path), len(words) == 1
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=180, env=env)
+    assert answer.returncode == 0, answer
+    kept = f"Compiled programs are kept in {tmp_path}/retrax/"
+    assert (answer.stderr[: len(kept)], (tmp_path / "retrax").is_dir()) == (kept * keeps, keeps)
     assert "distributed tier" in answer.stdout

@@ -202,10 +202,10 @@ def test_what_a_platform_lacks_is_named(finished, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"must be some of cpu, cuda, rocm, tpu, got abacus"):
         retrax.export(finished, tmp_path / "agent", platforms=("cpu", "abacus"))
 
-    def lower(*_):
+    def lower(*_, platforms):
         raise NotImplementedError("No rule for 'sort' on platform tpu.\nMore.")
 
-    monkeypatch.setattr(exporting, "_lower", lower)
+    monkeypatch.setattr(jax.export, "export", lower)
     sentence = (
         "noisy_agent:NOISY cannot be exported for cpu, tpu: No rule for 'sort' on platform tpu."
     )

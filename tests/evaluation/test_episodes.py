@@ -184,17 +184,3 @@ def test_means_of_episodes_and_of_the_modes_that_occurred():
     modes["never"] = {"mean_return": np.nan, "episodes": 0}
     scores = Scores(3.0, 1.0, 5.0, 3, steps=7, mean_length=5.0, modes=modes, metrics={})
     assert scores.means() == {"return": 3.0, "length": 5.0, "return_odd": 3.5}
-
-
-def test_what_is_called_before_each_step_may_end_the_episodes():
-    environment, seen = ScriptedEnvironment([[2], [5]]), []
-
-    def stop_before_the_third(timestep):
-        seen.append(timestep.step_type.tolist())
-        if len(environment.actions) == 2:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        run(environment, 2, before_step=stop_before_the_third)
-    assert len(environment.actions) == 2
-    assert seen == [[0, 0], [1, 1], [2, 1]]

@@ -59,12 +59,18 @@ def test_the_learner_computes_on_the_cores_that_are_left_or_images_on_all(
     assert process_env(KINDS["learner"], config)["NPROC"] == "3", "the user's own"
 
 
-def test_a_compilation_cache_of_the_users_is_kept(tmp_path, monkeypatch):
-    name, kind, config = "JAX_COMPILATION_CACHE_DIR", KINDS["actor"], make_config(tmp_path)
+def test_nodes_share_compiled_programs_in_the_users_cache(tmp_path, monkeypatch):
+    name, size = "JAX_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_MAX_SIZE"
+    kind, config = KINDS["actor"], make_config(tmp_path)
     monkeypatch.setenv(name, "/somewhere")
-    assert process_env(kind, config)[name] == "/somewhere"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = process_env(kind, config)
+    assert (found[name], size in found) == ("/somewhere", False)
     monkeypatch.delenv(name)
-    assert process_env(kind, config)[name] == str(tmp_path / "compilation_cache")
+    found = process_env(kind, config)
+    assert (found[name].startswith(f"{tmp_path}/retrax/"), found[size]) == (True, "1000000000")
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    assert name not in process_env(kind, config)
 
 
 HEAVY = {"acme", "courier", "launchpad", "ray", "reverb", "tensorflow"}
