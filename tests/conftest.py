@@ -40,16 +40,14 @@ _kept = 0  # bytes of this process after programs were last forgotten
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item, nextitem):
-    """Frees compiled programs after each module, and within one where they take much memory.
+def pytest_runtest_teardown():
+    """Frees compiled programs where they take much memory: a worker otherwise grows by gigabytes.
 
-    A worker otherwise grows by gigabytes. The compiler's own memory is free then too, but glibc
-    keeps it until it is told.
+    The compiler's own memory is free then too, but glibc keeps it until it is told.
     """
     global _kept
     process = psutil.Process()
-    is_last = nextitem is None or nextitem.path != item.path
-    if "jax" in sys.modules and (is_last or process.memory_info().rss > _kept + _GROWTH):
+    if "jax" in sys.modules and process.memory_info().rss > _kept + _GROWTH:
         sys.modules["jax"].clear_caches()
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)

@@ -93,7 +93,8 @@ def make_agent(spec, config, *, has_arms=False):
         apply=apply,
         sequence=SequenceSpec(
             length=config.sequence_length,
-            crosses_episodes=False,
+            period=3 if config.replay.on_policy else 1,
+            crosses_episodes=config.replay.on_policy,
             extras={name: jax.ShapeDtypeStruct((), jnp.float32) for name in names},
         ),
     )

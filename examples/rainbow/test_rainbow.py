@@ -195,9 +195,8 @@ def test_it_learns_catch(tmp_path):
         target_update_period=50,
         replay=dataclasses.replace(TINY.replay, min_rows=300, batch_size=32),
     )
-    run = retrax.RunConfig(
-        agent="rainbow:AGENT", environment="catch", steps=6_000, agent_config=config
-    )
+    options = {"agent": "rainbow:AGENT", "environment": "catch", "evaluate_every": 0}
+    run = retrax.RunConfig(**options, steps=6_000, agent_config=config)
     retrax.train(run, tmp_path / "run", plain=True)
     assert retrax.evaluate(tmp_path / "run").mean_return > 0.9
 

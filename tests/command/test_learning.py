@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-# A fraction of the preset `small`, with more updates.
+# A fraction of the preset `small`, with more and smaller updates.
 QUICK = """--steps 4000 --agent.replay.capacity 10000 --agent.replay.min-rows 200
---agent.replay.acting-steps-per-update 2.5 --agent.sequence-length 10 --agent.memory-size 16
+--agent.replay.batch-size 8 --agent.replay.acting-steps-per-update 2.5
+--agent.sequence-length 10 --agent.memory-size 16
 --agent.shared-size 16 --agent.head-size 16 --agent.num-atoms 21 --agent.learning-rate 2e-3
 --agent.target-update-period 20"""
 
@@ -34,6 +35,7 @@ def learn(retrax, tmp_path):
     def evaluate(environment, options="", *, agent="reactor", episodes=200):
         directory = tmp_path / "run"
         train = ["train", agent, "--environment", environment, "--run-directory", directory]
+        train += ["--evaluate-every", 0]
         status, _, err = retrax(*train, *options.split())
         assert status == 0, err
         status, out, err = retrax("evaluate", directory, "--episodes", episodes, "--json")

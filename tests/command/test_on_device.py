@@ -77,22 +77,11 @@ def test_a_resumed_run_is_the_whole_run_whatever_the_calls(on_device, tmp_path, 
     check_equal(run, on_device)
 
 
-def crossing_agent(spec, config):
-    """The agent with sequences that cross episodes, as rounds with on-policy updates need them."""
-    agent = noisy_agent.make_agent(spec, config)
-    sequence = dataclasses.replace(agent.sequence, crosses_episodes=True, period=3)
-    return agent._replace(sequence=sequence)
-
-
-def test_a_resumed_run_of_rounds_is_the_whole_run(tmp_path, monkeypatch):
-    module = types.ModuleType("rounds_agent")
-    module.ROUNDS = dataclasses.replace(noisy_agent.NOISY, make_agent=crossing_agent)
-    monkeypatch.setitem(sys.modules, "rounds_agent", module)
+def test_a_resumed_run_of_rounds_is_the_whole_run(tmp_path):
     replay = ReplayConfig(
         capacity=80, min_rows=20, batch_size=2, pace="rounds", replay_ratio=1.5, on_policy=True
     )
-    run = {"agent": "rounds_agent:ROUNDS", "agent_config": noisy_agent.Config(replay=replay)}
-    run |= {"evaluate_every": 0}
+    run = {"agent_config": noisy_agent.Config(replay=replay), "evaluate_every": 0}
     train(config(**run), tmp_path / "whole", plain=True)
     train(config(**run, steps=100), tmp_path / "parts", plain=True)
     write_config(tmp_path / "parts", read_config(tmp_path / "whole"))

@@ -34,11 +34,7 @@ def assert_same(found, wanted):
 
 
 def make_agent(pace="steady"):
-    agent = noisy_agent.make_agent(PureCatch().spec, noisy_agent.Config())
-    if pace in ("steady", "calls"):
-        return agent
-    sequence = dataclasses.replace(agent.sequence, crosses_episodes=True, period=3)
-    return agent._replace(sequence=sequence)
+    return noisy_agent.make_agent(PureCatch().spec, noisy_agent.Config(replay=PACES[pace]))
 
 
 class SameDraws:
@@ -130,9 +126,7 @@ def test_the_first_update_that_diverged_is_noted():
     agent = make_agent()
 
     def gradients(learner, sample):
-        grads, update = noisy_agent.make_agent(PureCatch().spec, noisy_agent.Config()).gradients(
-            learner, sample
-        )
+        grads, update = make_agent().gradients(learner, sample)
         bad = jnp.where(jnp.abs(learner["scores"]).sum() > 0, jnp.nan, 1.0)
         return grads, update._replace(priorities=update.priorities * bad)
 

@@ -143,10 +143,10 @@ def test_a_restored_environment_goes_on_bit_for_bit(id):
 @pytest.mark.parametrize("episodic_life", [False, True])
 def test_atari_games_are_played_again(monkeypatch, episodic_life):
     """Over new games of new seeds, sticky actions and lives."""
-    monkeypatch.setattr(atari, "RENEWAL", 150)
+    monkeypatch.setattr(atari, "RENEWAL", 100)
     options = f"episodic_life={episodic_life},repeat_action_probability=0.25,frame_stack=2"
     games = [make(f"ALE/Breakout-v5,{options}", num_envs=2, seed=seed) for seed in (3, 4)]
-    assert continued(*games, before=700, after=500) > 2
+    assert continued(*games, before=400, after=300) > 2
 
 
 @KIND

@@ -29,6 +29,7 @@ CASES = [  # with updates in a call; with 1e-8, steps for gradients near 0 are o
     ("d4pg", "Pendulum-v1", 2, {}),
 ]
 BATCH, UPDATES = 8, 2
+RUN = RunConfig(agent="noisy_agent:NOISY", environment="catch", evaluate_every=0)
 
 
 def learn(agent, batches, *, per_call, num_devices):
@@ -92,12 +93,8 @@ def train_and_resume(directory):
     Updates.__init__ = lambda self, agent, n: counts.append(n) or init(self, agent, n)
     replay = dataclasses.replace(noisy_agent.Config().replay, batch_size=BATCH)
     config = noisy_agent.Config(replay=replay)
-    run = RunConfig(
-        agent="noisy_agent:NOISY",
-        environment="catch",
-        steps=240,
-        learner_devices=jax.local_device_count(),
-        agent_config=config,
+    run = dataclasses.replace(
+        RUN, steps=240, learner_devices=jax.local_device_count(), agent_config=config
     )
     first = retrax.train(run, directory, plain=True)
     run = dataclasses.replace(read_config(directory), steps=280, learner_devices=1)
@@ -107,7 +104,7 @@ def train_and_resume(directory):
 
 def train_seeds(directory):
     """Two seeds, each on a device of its own, against one of them by itself; in Python, too."""
-    run = RunConfig(agent="noisy_agent:NOISY", environment="catch", steps=80, on_device=True)
+    run = dataclasses.replace(RUN, steps=80, on_device=True)
     runs = {directory / str(seed): dataclasses.replace(run, seed=seed) for seed in (0, 1)}
     (first, second), _ = train_together(runs, plain=True)
     alone = retrax.train(dataclasses.replace(run, seed=1), directory / "alone", plain=True)

@@ -14,9 +14,8 @@ import pytest
 from run_files import loop_of
 from waiting import wait_for
 
-from retrax.agents import acer
 from retrax.basics.prng_keys import without_keys
-from retrax.datatypes import Sample
+from retrax.datatypes import ReplayConfig, Sample
 from retrax.environments.plain_data import pack, unpack
 from retrax.replay.packing import TreePacking
 from retrax.training.learner import update_shapes
@@ -31,25 +30,21 @@ from retrax.training.workers import (
     StatePacking,
 )
 
-_REPLAY = dataclasses.replace(acer.Config.small().replay, min_rows=40, batch_size=2, capacity=400)
-TINY = {
-    "noisy_agent:NOISY": noisy_agent.Config(),
-    "acer": acer.Config.small(replay=_REPLAY, vector_sizes=(4,), hidden_size=4, sequence_length=4),
-}
+ON_POLICY = noisy_agent.Config(
+    replay=ReplayConfig(pace="rounds", on_policy=True, min_rows=40, batch_size=2, capacity=400)
+)
 
 
 def make_run(agent, *, num_workers=1, num_envs=4, steps=240, workers=(), **changes):
     return RunConfig(
         agent=agent,
         environment="catch",
-        preset="small" if agent == "acer" else "default",
         steps=steps,
         num_envs=num_envs,
         num_actors=max(1, num_workers),
         log_every=40,
         evaluate_every=0,
         workers=WorkerOptions(num_workers=num_workers, **dict(workers)),
-        agent_config=TINY.get(agent),
         **changes,
     )
 
@@ -79,24 +74,25 @@ def advance(loop, steps):
     return loop
 
 
-def with_updates_per_call(config, count):
-    replay = dataclasses.replace(config.agent_config.replay, updates_per_call=count)
-    agent_config = dataclasses.replace(config.agent_config, replay=replay)
-    return dataclasses.replace(config, agent_config=agent_config)
-
-
 @pytest.mark.parametrize(
-    ("agent", "per_call"), [("acer", 1), ("noisy_agent:NOISY", 1), ("noisy_agent:NOISY", 3)]
+    ("config", "per_call"),
+    [(ON_POLICY, 1), (noisy_agent.Config(), 1), (noisy_agent.Config(), 3)],
+    ids=["on_policy", "one", "three"],
 )
-def test_one_worker_does_what_one_process_does(agent, per_call, make_loop):
+def test_one_worker_does_what_one_process_does(config, per_call, make_loop):
     """Bit for bit, or up to rounding where that makes several updates in one program of XLA.
 
-    If it fetches after each gradient, as ACER's do; others act with what they fetched before it.
+    If it fetches after each gradient, as ACER's do, which learn on policy too; others act with what
+    they fetched before it.
     """
-    runs = [make_run(agent, num_workers=number) for number in (0, 1)]
-    process, worker = (make_loop(with_updates_per_call(run, per_call)) for run in runs)
+    replay = dataclasses.replace(config.replay, updates_per_call=per_call)
+    config = dataclasses.replace(config, replay=replay)
+    process, worker = (
+        make_loop(make_run("noisy_agent:NOISY", num_workers=number, agent_config=config))
+        for number in (0, 1)
+    )
     [only] = worker.learner._workers
-    assert only.updates._fetches_first == (agent != "acer")
+    assert only.updates._fetches_first == (not config.replay.on_policy)
     only.updates._fetches_first = False
     for loop in (process, worker):
         advance(loop, 240)
