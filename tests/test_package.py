@@ -1,6 +1,5 @@
 """What is shipped: the wheel has every module and nothing else, and the pins are consistent."""
 
-import functools
 import re
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from source_files import TRACKED
 
 import retrax
 
@@ -31,21 +31,10 @@ NEWER = {**TARGET, "python_version": "3.12", "python_full_version": "3.12.0"}
 TESTED_SETS = {"requirements.txt": TARGET, "requirements-3.12.txt": NEWER}
 
 
-@functools.cache
-def source_files() -> list[Path]:
-    """What belongs to the repository, relative to its root."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("needs git, which lists the files")
-    paths = [Path(name) for name in listed.stdout.split("\0") if name]
-    return [path for path in paths if (ROOT / path).is_file()]
-
-
 def shipped_modules() -> set[str]:
     return {
         path.as_posix()
-        for path in source_files()
+        for path in TRACKED
         if path.suffix == ".py"
         and path.parts[0] not in NOT_SHIPPED
         and not path.parts[0].startswith(".")
@@ -55,8 +44,10 @@ def shipped_modules() -> set[str]:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """A source distribution, and a wheel made from it: what an earlier build left helps neither."""
+    if not TRACKED:
+        pytest.skip("needs git, which lists the files")
     copy = tmp_path_factory.mktemp("copy")
-    for path in source_files():
+    for path in TRACKED:
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, copy / path)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", "."]
@@ -74,7 +65,7 @@ def wheel(built):
 
 def test_the_wheel_has_every_module_as_it_is_and_nothing_else(wheel):
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    data = {path.as_posix() for path in source_files() if path.match("evaluation/data/*.csv")}
+    data = {path.as_posix() for path in TRACKED if path.match("evaluation/data/*.csv")}
     assert data, "the published scores"
     assert names == {f"retrax/{name}" for name in shipped_modules() | data | {"py.typed"}}
     for name in names:
@@ -101,7 +92,7 @@ def test_the_source_distribution_has_the_whole_repository(built):
         names = {name.partition("/")[2] for name in archive.getnames()}
         licence = archive.extractfile(f"retrax-{retrax.__version__}/LICENSE").read()
     assert licence == (ROOT / "LICENSE").read_bytes()
-    missing = {path.as_posix() for path in source_files()} - names
+    missing = {path.as_posix() for path in TRACKED} - names
     assert missing <= {".gitignore", ".gitattributes"}
     assert {"CHANGELOG.md", "CITATION.cff", "mkdocs.yml", ".pre-commit-config.yaml"} <= names
 
