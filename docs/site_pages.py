@@ -41,9 +41,10 @@ TAGS = {
     "docs/cite.md": ["BibTeX", "citation"],
     "docs/concepts.md": ["replay buffer"],
     "docs/how_to/export.md": ["inference", "deployment"],
+    "docs/how_to/metrics.md": ["TensorBoard"],
     "docs/how_to/resume.md": ["checkpoint", "checkpoints"],
     "docs/how_to/search.md": ["Optuna", "sweep"],
-    "docs/how_to/trackers.md": ["wandb", "TensorBoard"],
+    "docs/how_to/trackers.md": ["wandb"],
 }
 
 _FENCE = re.compile(r"^( *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
