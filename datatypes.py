@@ -35,6 +35,7 @@ class EnvironmentSpec(NamedTuple):
       max_episode_steps: transitions after which an episode is cut off; None where it is not known,
         `DEFAULT_LIMIT` where the environment has no limit of its own.
       note: for the log: what was changed in the observations, a sentence; empty if nothing was.
+      masks_actions: whether observations end, on their last axis, in a mask of the legal actions.
     """
 
     observations: specs.Array
@@ -43,6 +44,7 @@ class EnvironmentSpec(NamedTuple):
     discounts: specs.BoundedArray = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
     max_episode_steps: int | None = None
     note: str = ""
+    masks_actions: bool = False
 
 
 class VectorEnvironment(Protocol):
@@ -102,9 +104,7 @@ class Row(NamedTuple):
 
     Attributes:
       observation: the observation at t.
-      reward: float32 `[]`, arrived with the observation; 0 on a first row.
-      discount: float32 `[]`, arrived with the observation; 0 on termination only, 1 on a first row
-        and on a last row that a time limit cut off.
+      reward, discount: float32 `[]`, arrived with the observation; see `TimeStep`.
       is_first: bool `[]`, whether an episode begins here.
       is_last: bool `[]`, whether an episode ends here; the row's action is then meaningless.
       action: what was chosen at t.

@@ -18,6 +18,7 @@ from dm_env import StepType, specs
 from ..basics.prng_keys import with_keys, without_keys
 from ..basics.sentences import reason
 from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep, rows_of, sample_shape
+from ..networks import legal_actions
 from .base import Agent, Decision, Update
 from .entry import AgentEntry
 
@@ -140,7 +141,6 @@ def _check_decision(
 
 
 def _check_names(name: str, extras: Any, entry: AgentEntry) -> None:
-    """The extras that the entry names: metrics while training, modes while evaluating."""
     field = "episode_metrics" if name == "explore" else "evaluation_modes"
     for extra in getattr(entry, field):
         if extra not in extras:
@@ -154,7 +154,6 @@ def _check_names(name: str, extras: Any, entry: AgentEntry) -> None:
 
 
 def _check_gradients(outputs: Any) -> Any:
-    """Checks what `Agent.gradients` returned, and returns the gradients."""
     if not (isinstance(outputs, tuple) and len(outputs) == 2 and isinstance(outputs[1], Update)):
         raise ValueError("Agent.gradients must return the pair (Gradients, Update).")
     gradients, update = outputs
@@ -178,13 +177,11 @@ def _check_gradients(outputs: Any) -> Any:
 
 
 def _leaves(tree: Any) -> dict[str, Any]:
-    """The leaves by their paths."""
     named, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path): leaf for path, leaf in named}
 
 
 def _some(label: str, paths: Iterable[str]) -> str:
-    """The first paths, in words; empty if there are none."""
     names = sorted(path or "the array" for path in paths)
     more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
     return f"{label}: {', '.join([*names[:_NAMED], *more])}" if names else ""
@@ -209,7 +206,7 @@ def check_agent(
     * it is pure: the same arguments give the same results, in two traces and in two calls;
     * it is compiled once, for first, intermediate and last steps, for states that it returned and
       for states that were restored from NumPy arrays, as from a snapshot;
-    * actions are within the bounds of the spec;
+    * actions are within the bounds of the spec, and legal where observations have a mask;
     * gradients are finite, also their mean over two batches, with sequences that end by
       termination and by truncation; priorities are finite and >= 0;
     * gradients and priorities do not depend on the action of an episode's last row, after which
@@ -248,6 +245,9 @@ def check_agent(
             values = np.clip(values, seen.minimum, seen.maximum)
         numbers = reward.astype(np.float32), discount.astype(np.float32)
         together = TimeStep(kinds, *numbers, values.astype(seen.dtype))
+        if environment_spec.masks_actions:
+            size = (*kinds.shape, *[1] * (len(seen.shape) - 1), actions.num_values)
+            together.observation[..., -actions.num_values :] = generator.integers(2, size=size)
         return [jax.tree.map(lambda x, t=t: x[t], together) for t in range(len(kinds))]
 
     def play(name: str, state: Any, timesteps: list[TimeStep]) -> tuple[Row, Any]:
@@ -258,9 +258,12 @@ def check_agent(
             decision: Decision = act(params, state, timestep)
             action, extras = jax.tree.map(np.asarray, (decision.action, decision.extras))
             wrong = ~((action >= low) & (action <= high))  # NaN is wrong too
+            if environment_spec.masks_actions:
+                legal = legal_actions(jnp.asarray(timestep.observation), actions.num_values)
+                wrong |= ~np.asarray(legal[np.arange(num_envs), action])
             if wrong.any():
                 raise ValueError(
-                    f"Agent.{name}: the action must be within {low} and {high}, got "
+                    f"Agent.{name}: the action must be legal, within {low} and {high}, got "
                     f"{action[wrong][0]} at time step {step}."
                 )
             rows.append(rows_of(timestep, action, extras))

@@ -89,7 +89,7 @@ class AgentEntry:
         shape, actions = spec.observations.shape, spec.actions
         kind = "images" if spec.observations.dtype == np.uint8 else "arrays"
         if isinstance(actions, specs.DiscreteArray):
-            choice = f"{actions.num_values} discrete actions"
+            choice = f"{actions.num_values} discrete actions{' with a mask' * spec.masks_actions}"
         else:
             choice = f"continuous actions of shape {actions.shape}"
         if spec.max_episode_steps is not None:

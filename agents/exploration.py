@@ -1,36 +1,44 @@
-"""Epsilon-greedy exploration: actions, their probabilities, and epsilon of each actor.
+"""Exploration: drawn and epsilon-greedy actions, their probabilities, epsilon of each actor.
 
-Unbatched over environments. `A` denotes the number of actions, `L` the number of actors, l one of
-them.
+Unbatched over environments. `A` denotes the number of actions, of which those with a value of -inf
+are illegal, `L` the number of actors, l one of them.
 """
 
 import jax
 import jax.numpy as jnp
 
 
+def draw_action(key: jax.Array, pi: jax.Array) -> jax.Array:
+    """Draws an action, int32 `[]`, with probabilities `[A]`: never one whose probability is 0."""
+    log_pi = jnp.log(jnp.maximum(pi, jnp.finfo(pi.dtype).tiny))
+    return jax.random.categorical(key, jnp.where(pi > 0, log_pi, -jnp.inf)).astype(jnp.int32)
+
+
 def epsilon_greedy(
     key: jax.Array, values: jax.Array, epsilon: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Draws an action: greedy with probability 1 - epsilon, otherwise uniform over all actions.
+    """Draws an action: greedy with probability 1 - epsilon, otherwise uniform over legal actions.
 
     mu depends on the action alone, not on the draw that chose it: 1 - epsilon (A - 1) / A for the
-    greedy action, epsilon / A for any other one. Off-policy corrections need this mu.
+    greedy one of A legal actions, epsilon / A for any other. Off-policy corrections need this mu.
 
     Returns:
       The action, int32 `[]`, and mu, its probability, `[]`, of values `[A]`.
     """
     coin_key, action_key = jax.random.split(key)
     greedy = jnp.argmax(values).astype(jnp.int32)
-    uniform = jax.random.randint(action_key, (), 0, values.shape[0], jnp.int32)
+    legal = jnp.cumsum(~jnp.isneginf(values))
+    index = jax.random.randint(action_key, (), 0, legal[-1], jnp.int32)
+    uniform = jnp.argmax(legal > index).astype(jnp.int32)
     action = jnp.where(jax.random.uniform(coin_key) < epsilon, uniform, greedy)
     return action, epsilon_greedy_probabilities(values, epsilon)[action]
 
 
 def epsilon_greedy_probabilities(values: jax.Array, epsilon: jax.Array | float) -> jax.Array:
     """The distribution `[..., A]` of `epsilon_greedy`; the first of equal values is greedy."""
-    num_actions = values.shape[-1]
-    greedy = jax.nn.one_hot(jnp.argmax(values, axis=-1), num_actions)
-    return (1.0 - epsilon) * greedy + epsilon / num_actions
+    legal = ~jnp.isneginf(values)
+    greedy = jax.nn.one_hot(jnp.argmax(values, axis=-1), values.shape[-1])
+    return (1.0 - epsilon) * greedy + epsilon * legal / jnp.sum(legal, axis=-1, keepdims=True)
 
 
 def epsilon_of_actor(

@@ -31,10 +31,8 @@ def stacked_spec(environment_spec: EnvironmentSpec, frame_stack: int) -> Environ
         return environment_spec
     shape = stacked_shape(seen.shape, frame_stack)
     if isinstance(seen, specs.BoundedArray):
-        low, high = (
-            np.concatenate([np.broadcast_to(bound, seen.shape)] * frame_stack, axis=-1)
-            for bound in (seen.minimum, seen.maximum)
-        )
+        bounds = seen.minimum, seen.maximum
+        low, high = (np.tile(np.broadcast_to(x, seen.shape), frame_stack) for x in bounds)
         seen = specs.BoundedArray(shape, seen.dtype, low, high, seen.name)
     else:
         seen = specs.Array(shape, seen.dtype, seen.name)

@@ -10,12 +10,13 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from ..datatypes import ActionSpec, TimeStep
+from ..datatypes import ActionSpec, EnvironmentSpec, TimeStep
 from .failures import RefusedError
 
 Convert: TypeAlias = Callable[[Any], np.ndarray]  # from our actions `[E, ...]` to a library's
 
 LARGEST = float(np.finfo(np.float32).max)
+MASK = "action_mask"  # of legal actions: a key of observations, and of Gymnasium's `info`
 
 
 def arrival(
@@ -90,6 +91,21 @@ def checked_actions(actions: np.ndarray, spec: ActionSpec, num_envs: int) -> np.
 def fits(values: Any) -> bool:
     """Whether all of them are finite as float32."""
     return bool((np.abs(values) <= LARGEST).all())
+
+
+def legal_actions(observation: np.ndarray, spec: EnvironmentSpec) -> np.ndarray:
+    """The mask in observations `[E, ...]` with `masks_actions`: bool `[E, A]`."""
+    rows = observation.reshape(len(observation), -1, observation.shape[-1])
+    return rows[:, 0, -spec.actions.num_values :] != 0
+
+
+def check_legal(
+    observation: np.ndarray, over: np.ndarray, spec: EnvironmentSpec, step: int
+) -> None:
+    """Refuses a mask without legal actions, except after a termination (`over`)."""
+    if spec.masks_actions:
+        for e in np.flatnonzero(~over & ~legal_actions(observation, spec).any(axis=1)):
+            raise RefusedError(f"the {MASK} of environment {e} at step {step} has no legal action.")
 
 
 def check_finite(

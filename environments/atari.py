@@ -131,7 +131,7 @@ class Atari:
             frames, info = self._emulators.reset(seed=self._played.seeds)
         else:
             frames, info = self._emulators.reset()
-            self._played.add_reset()
+            self._played.add(np.full(self.num_envs, _RESET))
         self._lives = info["lives"].copy()
         self._over[:] = self._game_over[:] = False
         first = np.ones(self.num_envs, bool)
@@ -157,7 +157,10 @@ class Atari:
         ends = np.stack([terminated, truncated])
         self._game_over = ends.any(axis=0)
         if self._episodic_life:
-            ends = self._ends(lives, ends, first)
+            # A game that ends in a first step, which cannot be a last one, ends in the next step.
+            late, self._over = self._over, ends & first
+            lost, self._lives = lives < self._lives, lives.copy()
+            ends = np.stack([ends[0] | lost, ends[1]]) | late
         return self._arrived(frames, reward, ends, first)
 
     def state(self) -> dict[str, Any]:
@@ -183,15 +186,6 @@ class Atari:
     def close(self) -> None:
         """Stops the emulators. Calling it twice does no harm."""
         self._emulators = None  # ale-py ends its threads when nobody holds them
-
-    def _ends(self, lives: np.ndarray, over: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """The ends of episodes if each is a life, as `over` `[2, E]` has the ends of games.
-
-        A game that ends in a first step, which cannot be a last one, ends in the step after it.
-        """
-        late, self._over = self._over, over & first
-        lost, self._lives = lives < self._lives, lives.copy()
-        return np.stack([over[0] | lost, over[1]]) | late
 
     def _arrived(
         self, frames: np.ndarray, reward: np.ndarray, ends: np.ndarray, first: np.ndarray
@@ -255,12 +249,8 @@ class PlayedGames:
         return len(self._actions) - self._starts >= RENEWAL
 
     def add(self, actions: np.ndarray) -> None:
-        """Adds actions `[E]`, in [0, 255)."""
+        """Adds actions `[E]`, in [0, 255); `_RESET` where new games begin without new seeds."""
         self._actions.append(actions.astype(np.uint8).tobytes())
-
-    def add_reset(self) -> None:
-        """Adds the beginning of new games in all emulators, without new seeds."""
-        self.add(np.full_like(self.seeds, _RESET))
 
     def renew(self, which: np.ndarray) -> np.ndarray:
         """New seeds for `which` `[E]` bool; returns them, `[which.sum()]`."""

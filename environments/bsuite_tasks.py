@@ -58,8 +58,6 @@ class BsuiteVector(DmEnvVector):
 
 
 class _Record:
-    """A logger of bsuite that keeps its rows."""
-
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
@@ -68,7 +66,6 @@ class _Record:
 
 
 def _parts_of(environment: Any) -> Iterator[Any]:
-    """The wrappers of an environment, from outside to inside, and the environment in them."""
     while environment is not None:
         yield environment
         environment = vars(environment).get(_INNER)

@@ -8,6 +8,7 @@ import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
+from .arrival import legal_actions
 from .sequential import SequentialVector
 
 _log = logging.getLogger("retrax")
@@ -54,7 +55,7 @@ def _check(environment: VectorEnvironment, steps: int, seed: int) -> None:
     _check_step(timestep, every, environment, 0)
     for step in range(1, steps + 1):
         last, observation = timestep.step_type == LAST, timestep.observation.copy()
-        following = environment.step(_random_actions(spec, environment.num_envs, generator))
+        following = environment.step(_random_actions(spec, timestep, generator))
         if not np.array_equal(timestep.observation, observation):
             raise ValueError(
                 f"observation of step {step - 1} was overwritten by step {step}: return a new "
@@ -68,14 +69,15 @@ def _check(environment: VectorEnvironment, steps: int, seed: int) -> None:
 
 
 def _compare_runs(environment: Any, generator: np.random.Generator) -> None:
-    """Warns if two runs of one seed differ."""
-    spec, count = environment.spec, environment.num_envs
-    actions, runs = [_random_actions(spec, count, generator) for _ in range(_COMPARED)], []
-    for _ in range(2):
-        environment.seed_again()
-        runs.append([environment.reset(), *map(environment.step, actions)])
+    environment.seed_again()
+    run, actions = [environment.reset()], []
+    for _ in range(_COMPARED):
+        actions.append(_random_actions(environment.spec, run[-1], generator))
+        run.append(environment.step(actions[-1]))
+    environment.seed_again()
+    again = [environment.reset(), *map(environment.step, actions)]
     environment.reset()
-    for step, pair in enumerate(zip(*runs, strict=True)):
+    for step, pair in enumerate(zip(run, again, strict=True)):
         for name, one, two in zip(TimeStep._fields, *pair, strict=True):
             if not np.array_equal(one, two):
                 _log.warning(
@@ -87,9 +89,12 @@ def _compare_runs(environment: Any, generator: np.random.Generator) -> None:
 
 
 def _random_actions(
-    spec: EnvironmentSpec, num_envs: int, generator: np.random.Generator
+    spec: EnvironmentSpec, timestep: TimeStep, generator: np.random.Generator
 ) -> np.ndarray:
-    actions, shape = spec.actions, (num_envs, *spec.actions.shape)
+    actions, shape = spec.actions, (len(timestep.reward), *spec.actions.shape)
+    if spec.masks_actions:
+        legal = legal_actions(timestep.observation, spec)
+        return (legal * generator.uniform(0.5, 1, legal.shape)).argmax(axis=1).astype(np.int32)
     if isinstance(actions, specs.DiscreteArray):
         return generator.integers(actions.num_values, size=shape, dtype=np.int32)
     return generator.uniform(actions.minimum, actions.maximum, shape).astype(np.float32)
@@ -116,7 +121,6 @@ def _check_spec(spec: EnvironmentSpec) -> None:
 def _check_step(
     timestep: TimeStep, after_last: np.ndarray, environment: VectorEnvironment, step: int
 ) -> None:
-    """Checks a time step; the error names the first environment that violates a rule."""
     spec = environment.spec
     kinds = (specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
     for name, kind, value in zip(TimeStep._fields, kinds, timestep, strict=True):

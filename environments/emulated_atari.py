@@ -98,8 +98,6 @@ class EmulatedAtari(SequentialVector):
 
 
 class _Emulator:
-    """One emulator; a step is four frames of one action."""
-
     def __init__(self, game: str, full_action_set: bool) -> None:
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for each of them
         self.ale = ale = ale_py.ALEInterface()

@@ -37,8 +37,6 @@ _METHODS = ("reset", "step", "render", "close")
 
 
 class _Request(NamedTuple):
-    """Arguments of `make`, besides the id."""
-
     seed: int
     num_envs: int
     render: bool
@@ -266,7 +264,6 @@ def _unknown(id: str) -> ValueError:
 
 
 def _make_custom(maker: Any, name: str, request: _Request) -> VectorEnvironment:
-    """Makes a vector with a function or a class of another package; see `make`."""
     if not callable(maker):
         raise ValueError(
             f"{name} must be a function or a class that makes an environment; its type is "
@@ -360,7 +357,6 @@ def _check_vector(made: Any, name: str, num_envs: int) -> None:
 def _vector(
     environments: list[Any], name: str, seed: int, limit: dict[str, Any]
 ) -> VectorEnvironment:
-    """A vector of single environments."""
     if all(isinstance(one, dm_env.Environment) for one in environments):
         from .dm_env_adapter import DmEnvVector
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ..datatypes import DEFAULT_LIMIT
-from .arrival import integer_seeds
+from .arrival import MASK, integer_seeds
 from .failures import RefusedError, close_quietly, closed_on_error, drawn, one_sentence
 from .mujoco import MujocoState, choose_backend, drawing
 from .plain_data import Attributes
@@ -21,6 +22,10 @@ from .sequential import Result, SequentialVector, check_alike, part_of
 from .spaces import convert
 
 _WRAPPERS = "gymnasium.wrappers."
+_STATISTICS = (
+    "Each environment has its own running statistics of {}: a resumed run keeps them, and "
+    "evaluations start with new ones."
+)
 _JOIN_SECONDS = 1.0
 _RETURNED = ("observation", "reward", "terminated", "truncated", "info")
 
@@ -52,11 +57,16 @@ class GymnasiumVector(SequentialVector):
             for _ in range(num_envs):
                 self._environments.append(make_one())
             seen, taken = check_alike(self._environments, "observation_space", "action_space")
+            self._informs = hasattr(self._environments[0].unwrapped, MASK) and hasattr(taken, "n")
+            if self._informs:  # as Taxi, whose `info` has the mask
+                seen = spaces.Dict({"observation": seen, MASK: spaces.MultiBinary(int(taken.n))})
             registered = self._environments[0].spec
             own = registered.max_episode_steps if registered else None
             limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
             self.frames_per_second = (self._environments[0].metadata or {}).get("render_fps")
-            self.statistics = _note_on_statistics(self._environments[0])
+            wrappers = _wrappers(self._environments[0])
+            names = [type(each).__name__ for each in wrappers if _running_statistics(each)]
+            self.statistics = _STATISTICS.format(" and ".join(names)) if names else ""
             converted = convert(seen, taken, limit or own, self.statistics)
             super().__init__(*converted, num_envs, limit=limit)
             self.seed_again()
@@ -87,14 +97,17 @@ class GymnasiumVector(SequentialVector):
         return drawn(drawing()(environment.render))
 
     def _begin(self, e: int) -> Any:
-        """Resets environment e; the first reset passes its seed."""
         seed, self._seeds[e] = self._seeds[e], None
         result = self._environments[e].reset(seed=seed)
-        return checked_results(f"reset() of environment {e}", result)[0]
+        return self._seen(*checked_results(f"reset() of environment {e}", result))
 
     def _advance(self, e: int, action: np.ndarray) -> Result:
         results = checked_results(f"step() of environment {e}", self._environments[e].step(action))
-        return results[:4]
+        observation, *others, info = results
+        return self._seen(observation, info), *others
+
+    def _seen(self, observation: Any, info: Any) -> Any:
+        return {"observation": observation, MASK: info[MASK]} if self._informs else observation
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
         """The environment and its wrappers; their specs and arguments never change."""
@@ -119,7 +132,6 @@ def checked_results(what: str, results: Any) -> tuple[Any, ...]:
 
 
 def _wrappers(environment: gymnasium.Env) -> Iterator[gymnasium.Wrapper]:
-    """The wrappers of an environment, from outside to inside."""
     while isinstance(environment, gymnasium.Wrapper):
         yield environment
         environment = environment.env
@@ -132,16 +144,6 @@ def _running_statistics(wrapper: gymnasium.Wrapper) -> dict[str, Any]:
         for name, value in vars(wrapper).items()
         if type(value).__name__ == "RunningMeanStd" and type(value).__module__.startswith(_WRAPPERS)
     }
-
-
-def _note_on_statistics(environment: gymnasium.Env) -> str:
-    """A sentence if wrappers of an environment have running statistics; else nothing."""
-    names = [type(each).__name__ for each in _wrappers(environment) if _running_statistics(each)]
-    note = (
-        f"Each environment has its own running statistics of {' and '.join(names)}: a resumed run "
-        "keeps them, and evaluations start with new ones."
-    )
-    return note if names else ""
 
 
 def _simulation(environment: gymnasium.Env) -> list[MujocoState]:

@@ -213,7 +213,6 @@ def image(space: Any, limits: Limits) -> tuple[specs.Array, Part, str]:
 
 
 def _contains(space: Any, value: Any) -> bool:
-    """Whether the library says that a value is in its space."""
     if not isinstance(space, specs.Array):
         with warnings.catch_warnings():  # Gymnasium warns of lists
             warnings.simplefilter("ignore")

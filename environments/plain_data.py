@@ -233,7 +233,6 @@ def _is_space(value: Any) -> bool:
 
 
 def _spaces(space: Any) -> Iterator[Any]:
-    """A space, and those inside of it."""
     yield space
     parts = getattr(space, "spaces", ())
     for part in parts.values() if isinstance(parts, dict) else parts:

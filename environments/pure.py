@@ -14,7 +14,7 @@ from dm_env import StepType
 
 from ..basics.prng_keys import with_keys, without_keys
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import check_finite, check_numbers, checked_actions
+from .arrival import check_finite, check_legal, check_numbers, checked_actions
 from .failures import RefusedError, drawn, one_sentence
 from .observations import place
 
@@ -155,6 +155,7 @@ class PureVector:
         timestep = TimeStep(*map(np.array, self._running.timestep))
         name = functools.partial(place, self.spec.observations.shape)
         check_finite(timestep.reward, timestep.observation, self._num_steps, name)
+        check_legal(timestep.observation, timestep.discount == 0, self.spec, self._num_steps)
         return timestep
 
 

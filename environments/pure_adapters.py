@@ -14,8 +14,6 @@ from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
 from .arrival import check_limit
 from .pure import PureEnvironment, State, Stepped, Transition
 
-_ILLEGAL = "pgx:{} ends episodes at illegal moves, with reward -1; agents do not see what is legal."
-
 
 def is_written_in_jax(made: Any) -> bool:
     """Whether it looks like a `PureEnvironment`, or like an environment of gymnax."""
@@ -38,8 +36,6 @@ def _is_gymnax(made: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Limited:
-    """An environment with another limit."""
-
     environment: PureEnvironment
     limit: int
 
@@ -52,22 +48,20 @@ class _Limited:
 
 
 class Pgx:
-    """A game of pgx for one player, such as MinAtar's; boards of bools are images, as there."""
+    """A game of pgx for one player. Boards of bools are images, and so is a mask: a plane each."""
 
     def __init__(self, game: Any) -> None:
         if game.num_players != 1:
             raise ValueError(
                 f"pgx:{game.id} must be a game for one player, it has {game.num_players} players."
             )
-        self._game, shape = game, tuple(game.observation_shape)
-        self._is_image = len(shape) == 3
-        image = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
-        vector = specs.Array(shape, np.float32, "observation")
-        seen = image if self._is_image else vector
+        masks = not game.id.startswith("minatar-")  # in which every action is legal
+        self._game, (*board, channels) = game, game.observation_shape
+        shape = (*board, channels + masks * game.num_actions)
+        seen = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
         actions = specs.DiscreteArray(int(game.num_actions), np.int32, "action")
-        # In MinAtar's games every action is legal.
-        note = "" if game.id.startswith("minatar-") else _ILLEGAL.format(game.id)
-        self.spec = EnvironmentSpec(seen, actions, max_episode_steps=DEFAULT_LIMIT, note=note)
+        spec = EnvironmentSpec(seen, actions, max_episode_steps=DEFAULT_LIMIT)
+        self.spec = spec._replace(masks_actions=masks)
 
     def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
         """See `PureEnvironment`."""
@@ -81,9 +75,16 @@ class Pgx:
         return state, Transition(self._seen(state), reward, state.terminated, state.truncated)
 
     def _seen(self, state: State) -> jax.Array:
-        if self._is_image:
-            return (state.observation * 255).astype(jnp.uint8)
-        return jnp.asarray(state.observation, jnp.float32)
+        seen = state.observation
+        if self.spec.masks_actions:
+            seen = with_mask(seen, state.legal_action_mask)
+        return (seen * 255).astype(jnp.uint8)
+
+
+def with_mask(observation: jax.Array, mask: jax.Array) -> jax.Array:
+    """An observation `[..., D]` with a mask `[A]` behind it: `[..., D + A]`."""
+    planes = jnp.broadcast_to(mask, (*observation.shape[:-1], *mask.shape))
+    return jnp.concatenate([observation, planes], axis=-1)
 
 
 @functools.lru_cache(maxsize=8)  # what is compiled for an environment is found by its identity

@@ -6,14 +6,14 @@
 import functools
 import logging
 import random  # noqa: TID251 - it is watched, and nothing is drawn
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import Convert, arrival, check_finite, check_limit, checked_actions
+from .arrival import Convert, arrival, check_finite, check_legal, check_limit, checked_actions
 from .failures import RefusedError, close_all, failure, one_sentence
 from .mujoco import MujocoState
 from .observations import Group, MisfitError, Part
@@ -32,13 +32,15 @@ class SequentialVector:
     """Base of adapters: restarts, time steps, and checks of what the environments return.
 
     An adapter keeps its environments in `_environments`, and defines how environment e begins
-    (`_begin`) and is stepped (`_advance`), and what has its state (`_parts`). `see` checks and
-    converts observations (by the library's own rules, too, if `is_strict`), `act` checked actions
-    `[E, ...]`, which it alone clips; `limit` is of the transitions of episodes.
+    (`_begin`: its observation) and is stepped (`_advance`), and what has its state (`_parts`).
+    `see` checks and converts observations (by the library's own rules, too, if `is_strict`), `act`
+    checked actions `[E, ...]`, which it alone clips; `limit` is of the transitions of episodes.
     """
 
     _COUNTERS: tuple[str, ...] = ("_lengths", "_starts", "_num_steps")
     _environments: list[Any]
+    _begin: Callable[[int], Any]
+    _advance: Callable[[int, np.ndarray], Result]
 
     def __init__(
         self,
@@ -86,6 +88,7 @@ class SequentialVector:
         if before is not None and before != _global_generators():
             _warn_of_global_draws()
         check_finite(reward, observation, self._num_steps, self.see.name)
+        check_legal(observation, terminated & ~first, self.spec, self._num_steps)
         self._lengths = np.where(first, 0, self._lengths + 1)
         if self._limit is not None:
             truncated |= self._lengths >= self._limit
@@ -152,14 +155,6 @@ class SequentialVector:
                 what = f"environment {e} failed {where} step {self._num_steps}"
                 raise failure(what, error) from error
             yield result
-
-    def _begin(self, e: int) -> Any:
-        """Starts an episode in environment e; returns its observation."""
-        raise NotImplementedError
-
-    def _advance(self, e: int, action: np.ndarray) -> Result:
-        """Steps environment e."""
-        raise NotImplementedError
 
     def _one(self, name: str, value: Any, e: int) -> Any:
         """A reward, or whether an episode has ended, in whatever form it came."""

@@ -14,7 +14,7 @@ from dm_env import specs
 from gymnasium import spaces
 
 from ..datatypes import ActionSpec, EnvironmentSpec
-from .arrival import Convert, fits
+from .arrival import MASK, Convert, fits
 from .observations import Group, Limits, Part, floats, image, one_hot, scaled
 
 MAX_COMBINATIONS = 4096  # of actions: the policy has an output for each
@@ -34,10 +34,19 @@ def convert(
 
     A ValueError says that a space is of another kind, or has too many numbers.
     """
-    observations, see, found = _observations(seen)
     actions, act = _actions(taken)
+    mask = seen.get(MASK) if isinstance(seen, Mapping) else None
+    if mask is not None:
+        shape = (getattr(actions, "num_values", 0),)
+        if mask.shape != shape or np.dtype(mask.dtype).kind not in "biu":
+            raise ValueError(
+                f"{MASK} must be [A] bools, or integers 0 and 1, for A discrete actions, got "
+                f"{mask} with the action space {taken}."
+            )
+    observations, see, found = _observations(seen)
     note = " ".join(filter(None, (found, note)))
-    return EnvironmentSpec(observations, actions, max_episode_steps=limit, note=note), see, act
+    spec = EnvironmentSpec(observations, actions, max_episode_steps=limit, note=note)
+    return spec._replace(masks_actions=mask is not None), see, act
 
 
 def _observations(space: Any) -> tuple[specs.Array, Part | Group, str]:
@@ -73,14 +82,19 @@ def _actions(space: Any) -> tuple[ActionSpec, Convert]:
     if _is_array(space) and space.dtype.kind == "f" and (limits := _limits(space)) is not None:
         low, high = (np.broadcast_to(bound, space.shape) for bound in limits)
         if fits([low, high]):
-            return _bounded(low, high, space.dtype)
+            bounds = (bound.astype(np.float32).ravel() for bound in (low, high))
+            spec = specs.BoundedArray((low.size,), np.float32, *bounds, "action")
+            # Clipped in the space's dtype: a bound that is rounded to float32 can lie beyond it.
+            return spec, lambda actions: np.clip(
+                actions.reshape(-1, *low.shape).astype(space.dtype), low, high
+            )
     raise ValueError(f"the action space {space} is not supported: {_DISCRETE} {_TAKEN}.")
 
 
 def _tree(space: Any) -> Part | Group:
-    """What reads a space."""
     if isinstance(space, Mapping):
-        return Group(space, {key: _tree(part) for key, part in space.items()})
+        items = sorted(space.items(), key=lambda item: item[0] == MASK)  # which comes last
+        return Group(space, {k: scaled(x, (0, 1)) if k == MASK else _tree(x) for k, x in items})
     if isinstance(space, spaces.Tuple):
         return Group(space, [_tree(part) for part in space.spaces])
     if isinstance(space, spaces.MultiBinary):
@@ -122,18 +136,6 @@ def _limits(space: Any) -> Limits | None:
         return low, high
     has_bounds = ((low > whole.min) | (kind == "u")) & (high < whole.max)
     return (low, high) if np.all(has_bounds) else None
-
-
-def _bounded(
-    low: np.ndarray, high: np.ndarray, dtype: np.dtype
-) -> tuple[specs.BoundedArray, Convert]:
-    """Continuous actions, float32 `[size]`, and the function that clips them.
-
-    It clips in `dtype`, because a bound that is rounded to float32 can lie beyond it.
-    """
-    bounds = (bound.astype(np.float32).ravel() for bound in (low, high))
-    spec = specs.BoundedArray((low.size,), np.float32, *bounds, "action")
-    return spec, lambda actions: np.clip(actions.reshape(-1, *low.shape).astype(dtype), low, high)
 
 
 def _combinations(

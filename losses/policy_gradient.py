@@ -127,10 +127,10 @@ def policy_entropy(pi: jax.Array) -> jax.Array:
     """Entropy -sum_a pi(a) log pi(a), in nats. To be maximised: subtract it from a loss.
 
     Args:
-      pi: `[A]`, probabilities; its gradient is infinite where one is 0.
+      pi: `[A]`, probabilities; where one is 0, as of illegal actions, its gradient is 0.
 
     Returns:
       A scalar `[]`, in [0, log A].
     """
     chex.assert_rank(pi, 1)
-    return jnp.sum(jax.scipy.special.entr(pi))
+    return jnp.sum(jax.scipy.special.entr(jnp.maximum(pi, jnp.finfo(pi.dtype).tiny)))

@@ -36,6 +36,7 @@ __all__ = [
     "choose_convolutions",
     "choose_torso",
     "crelu",
+    "legal_actions",
     "make_acer_network",
     "make_advantage_network",
     "make_agent57_networks",

@@ -15,7 +15,7 @@ from .base import (
     make_recurrent_network,
 )
 from .memory import Memory
-from .torsos import DQN_CONVOLUTIONS, Convolutions, MakeTorso, choose_torso
+from .torsos import DQN_CONVOLUTIONS, Convolutions, MakeTorso, choose_torso, legal_actions
 
 # Scale of the policy head's initial weights: initial policies are nearly uniform, means near 0.
 _POLICY_SCALE = 0.01
@@ -25,7 +25,7 @@ class CategoricalOutput(NamedTuple):
     """Outputs of the network for each of T observations, with A discrete actions.
 
     Attributes:
-      policy: `[T, A]`, probabilities.
+      policy: `[T, A]`, probabilities; exactly 0 of illegal actions.
       q: `[T, A]`, action values.
     """
 
@@ -79,7 +79,8 @@ class _Stream(hk.Module):
 class AcerModule(hk.Module):
     """Features with two heads: the policy, and values of actions or of the state.
 
-    For discrete actions the heads are a softmax policy and Q (`CategoricalOutput`). For continuous
+    For discrete actions the heads are a softmax policy over the legal ones and Q
+    (`CategoricalOutput`). For continuous
     actions they are the mean of a Gaussian, with a tanh, and V (`GaussianOutput`); the layers that
     read the action are `AdvantageModule`.
     """
@@ -94,6 +95,7 @@ class AcerModule(hk.Module):
         shared: bool = True,
         separate_q: bool = False,
         w_init: hk.initializers.Initializer | None = None,
+        masked: bool = False,
         name: str | None = None,
     ):
         """Makes the module.
@@ -108,10 +110,11 @@ class AcerModule(hk.Module):
           separate_q: continuous actions only: whether `features` come from one more stream, which
             neither the policy nor V uses; otherwise they are the inputs of V's head.
           w_init: of the hidden layers; None: Haiku's.
+          masked: whether observations tell the legal actions, see `legal_actions`.
           name: Haiku's name of the module.
         """
         super().__init__(name=name)
-        self._actions = actions
+        self._actions, self._masked = actions, masked
         parts = torso, hidden_size, memory_size, w_init
         names = ["shared"] if shared else ["policy", "value"]
         self._value_stream = len(names) - 1
@@ -132,18 +135,19 @@ class AcerModule(hk.Module):
             for stream, initial in zip(self._streams, state, strict=True)
         ]
         features = [features for features, _ in read]
-        heads = self._heads(features[0], features[self._value_stream], features[-1])
+        heads = self._heads(observations, features[0], features[self._value_stream], features[-1])
         return heads, tuple(final for _, final in read)
 
     def _heads(
-        self, of_policy: jax.Array, of_value: jax.Array, of_q: jax.Array
+        self, observations: jax.Array, of_policy: jax.Array, of_value: jax.Array, of_q: jax.Array
     ) -> CategoricalOutput | GaussianOutput:
         small = hk.initializers.VarianceScaling(_POLICY_SCALE)
         if isinstance(self._actions, specs.DiscreteArray):
             num_actions = int(self._actions.num_values)
             logits = hk.Linear(num_actions, w_init=small, name="policy")(of_policy)
             q = hk.Linear(num_actions, name="q")(of_value)
-            return CategoricalOutput(jax.nn.softmax(logits), q)
+            legal = legal_actions(observations, num_actions) if self._masked else None
+            return CategoricalOutput(jax.nn.softmax(logits, where=legal), q)
         (size,) = self._actions.shape
         mean = jnp.tanh(hk.Linear(size, w_init=small, name="policy")(of_policy))
         value = hk.Linear(1, name="value")(of_value)

@@ -10,14 +10,22 @@ from dm_env import specs
 
 from .base import RecurrentNetwork, make_recurrent_network
 from .memory import Memory
-from .torsos import REACTOR_CONVOLUTIONS, Convolutions, MakeTorso, choose_torso, crelu
+from .torsos import (
+    REACTOR_CONVOLUTIONS,
+    Convolutions,
+    MakeTorso,
+    choose_torso,
+    crelu,
+    legal_actions,
+)
 
 
 class ReactorOutput(NamedTuple):
     """Outputs of Reactor's network for each of T observations.
 
     Attributes:
-      policy: `[T, A]`, probabilities, each at least `policy_epsilon / A`.
+      policy: `[T, A]`, probabilities: of each legal action at least `policy_epsilon / A`, of
+        illegal ones exactly 0.
       logits: `[T, A, N]`, logits of the return's atoms; with N = 1 the action value itself.
     """
 
@@ -30,7 +38,8 @@ class ReactorModule(hk.Module):
 
     The policy's gradient does not flow into the shared layers; only the values train them. Value
     and advantage logits are summed as in the paper, without subtraction of a mean. The policy has a
-    share `policy_epsilon` of the uniform distribution.
+    share `policy_epsilon` of the uniform distribution over legal actions: all of them, or, if
+    `masked`, those that the observation tells (`legal_actions`).
     """
 
     def __init__(
@@ -44,12 +53,13 @@ class ReactorModule(hk.Module):
         memory_size: int = 128,
         head_size: int = 32,
         recurrent: bool = True,
+        masked: bool = False,
         name: str | None = None,
     ):
         super().__init__(name=name)
         self._num_actions = num_actions
         self._num_atoms = num_atoms
-        self._policy_epsilon = policy_epsilon
+        self._policy_epsilon, self._masked = policy_epsilon, masked
         self._head_size = head_size
         self._torso = torso()
         self._shared = hk.Linear(shared_size, name="shared")
@@ -68,15 +78,18 @@ class ReactorModule(hk.Module):
         blocked = jax.lax.stop_gradient(shared)
         policy, policy_state = self._policy_memory(blocked, is_first, state[0])
         value, value_state = self._value_memory(shared, is_first, state[1])
-        outputs = ReactorOutput(self._policy(policy), self._logits(value))
+        legal = legal_actions(observations, self._num_actions) if self._masked else None
+        outputs = ReactorOutput(self._policy(policy, legal), self._logits(value))
         return outputs, (policy_state, value_state)
 
-    def _policy(self, features: jax.Array) -> jax.Array:
-        """`[T, D] -> [T, A]`: softmax, mixed with the uniform distribution."""
+    def _policy(self, features: jax.Array, legal: jax.Array | None) -> jax.Array:
+        """`[T, D] -> [T, A]`: softmax, mixed with the uniform distribution; None: all are legal."""
         logits = self._head(features, self._num_actions, "policy")
-        uniform = 1.0 / self._num_actions
-        epsilon = self._policy_epsilon
-        return (1.0 - epsilon) * jax.nn.softmax(logits) + epsilon * uniform
+        softmax, epsilon = jax.nn.softmax(logits, where=legal), self._policy_epsilon
+        uniform: float | jax.Array = 1.0 / self._num_actions
+        if legal is not None:
+            uniform = legal / jnp.sum(legal, axis=-1, keepdims=True)
+        return (1.0 - epsilon) * softmax + epsilon * uniform
 
     def _logits(self, features: jax.Array) -> jax.Array:
         """`[T, D] -> [T, A, N]`: value logits plus advantage logits."""

@@ -255,6 +255,17 @@ def check_observation(
             )
 
 
+def legal_actions(observations: jax.Array, num_actions: int) -> jax.Array:
+    """The legal actions, bool `[T, A]`, that observations with `masks_actions` end in.
+
+    They are those whose entry among the last A of the last axis is not 0; an image has the same
+    entries in each pixel. Where there is none, as on padding, all are, so that nothing is NaN.
+    """
+    rows = observations.reshape(len(observations), -1, observations.shape[-1])
+    mask = rows[:, 0, -num_actions:] != 0
+    return mask | ~jnp.any(mask, axis=-1, keepdims=True)
+
+
 def is_image(observation: specs.Array) -> bool:
     """Whether an observation is an image: rank 3 and uint8."""
     return len(observation.shape) == 3 and observation.dtype == np.uint8

@@ -22,6 +22,7 @@ from retrax.networks import (
     GaussianOutput,
     ReactorOutput,
     RecurrentNetwork,
+    legal_actions,
     make_agent57_networks,
 )
 
@@ -31,6 +32,7 @@ SPECS = {
     "discrete": EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A)),
     "continuous": EnvironmentSpec(specs.Array((D,), np.float32), BOUNDS),
 }
+MASKED = SPECS["discrete"]._replace(masks_actions=True)
 KINDS = {
     "acer": ("discrete", "continuous"),
     "agent57": ("discrete",),
@@ -130,10 +132,11 @@ def linear_agent(name, kind="discrete", *, keep=0.0, rate=0.5, **changes):
     config = PACKAGES[name].Config(**{**LINEAR[name], **changes})
     parts = {"optimizer": optax.sgd(rate)} if rate else {}
     if name == "reactor":
-        parts["network"] = reactor_network(config, keep)
+        parts["network"] = reactor_network(config, keep, kind)
     else:
         parts |= {"network": acer_network(kind, keep), "advantage": ADVANTAGE}
-    return jitted(PACKAGES[name].make_agent(SPECS[kind], config, **parts)), config
+    spec = MASKED if kind == "masked" else SPECS[kind]
+    return jitted(PACKAGES[name].make_agent(spec, config, **parts)), config
 
 
 def first_state(agent, seed=0, other=1):
@@ -206,8 +209,10 @@ def acer_network(kind, keep=0.0):
         }
 
     def outputs(params, x):
-        if kind == "discrete":
-            return CategoricalOutput(jax.nn.softmax(x @ params["policy"]), x @ params["q"])
+        if kind != "continuous":
+            legal = legal_actions(x, A) if kind == "masked" else None
+            pi = jax.nn.softmax(x @ params["policy"], where=legal)
+            return CategoricalOutput(pi, x @ params["q"])
         return GaussianOutput(x @ params["policy"], x @ params["value"], x)
 
     return network(init, outputs, keep)
@@ -219,7 +224,7 @@ ADVANTAGE = FeedForwardNetwork(
 )
 
 
-def reactor_network(config, keep=0.0):
+def reactor_network(config, keep=0.0, kind="discrete"):
     """Reactor's: probabilities, and logits of returns."""
     atoms = config.num_atoms if config.distributional else 1
 
@@ -231,7 +236,8 @@ def reactor_network(config, keep=0.0):
         }
 
     def outputs(params, x):
-        policy = mixed(jax.nn.softmax(x @ params["policy"]), config)
+        legal = legal_actions(x, A) if kind == "masked" else None
+        policy = mixed(jax.nn.softmax(x @ params["policy"], where=legal), config)
         return ReactorOutput(policy, jnp.einsum("td,dan->tan", x, params["value"]))
 
     return network(init, outputs, keep)
@@ -239,7 +245,8 @@ def reactor_network(config, keep=0.0):
 
 def mixed(policy, config):
     """A policy of Reactor's network with the uniform policy's share."""
-    return (1 - config.policy_epsilon) * policy + config.policy_epsilon / A
+    uniform = (policy > 0) / (policy > 0).sum(-1, keepdims=True)
+    return (1 - config.policy_epsilon) * policy + config.policy_epsilon * uniform
 
 
 def agent57_networks(reads_everything=True):
@@ -305,10 +312,14 @@ def random_rows(kind, seed, batch, length, ends=0.2):
         "is_first": is_first,
         "is_last": is_last,
     }
-    if kind == "discrete":
+    if kind != "continuous":
         mu = 0.9 * rng.dirichlet(np.ones(A), shape) + 0.1 / A
         actions = rng.integers(A, size=shape).astype(np.int32)
-        return {**rows, "action": actions, "mu": mu.astype(np.float32)}
+        if kind == "masked":
+            legal = random_masks(rng, rows["observation"])
+            mu, actions = mu * legal, (legal * rng.uniform(1, 2, legal.shape)).argmax(-1)
+            mu /= mu.sum(-1, keepdims=True)
+        return {**rows, "action": actions.astype(np.int32), "mu": mu.astype(np.float32)}
     mu = rng.uniform(-0.5, 0.5, (*shape, SIZE))
     return {
         **rows,
@@ -316,6 +327,14 @@ def random_rows(kind, seed, batch, length, ends=0.2):
         "mu": mu.astype(np.float32),
         "drawn": (mu + 0.3 * rng.normal(size=mu.shape)).astype(np.float32),
     }
+
+
+def random_masks(rng, observations):
+    """Writes random masks into observations, and returns them."""
+    legal = rng.random((*observations.shape[:-1], A)) < 0.5
+    legal[..., 1] |= ~legal.any(-1)
+    observations[..., -A:] = legal
+    return legal
 
 
 def as_sample(rows, weights=None, mask=None):
@@ -349,9 +368,9 @@ def timestep(kind=StepType.MID, observation=None, reward=0.0):
     return TimeStep(np.int32(kind), np.float32(reward), np.float32(1), observation)
 
 
-def decisions(agent, params, count=4000):
+def decisions(agent, params, count=4000, seen=None):
     """Of actors that differ in their keys: the actors, and their decisions at one time step."""
     keys = jax.random.split(jax.random.key(0), count)
     actors = jax.jit(jax.vmap(lambda key: agent.begin(key, 0, count)))(keys)
     explore = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, None)))
-    return actors, explore(params, actors, timestep())
+    return actors, explore(params, actors, timestep(observation=seen))

@@ -175,7 +175,7 @@ def islr(grad_pi, pi, mu, v, a, return_):
 def tislr(grad_pi, pi, mu, q, v, a, return_, c):
     """Reactor, section 3.1: the truncated one, with its correction over all actions."""
     estimate = min(c, pi[a] / mu[a]) * (return_ - v) * grad_pi[a] / pi[a]
-    for b in range(len(pi)):
+    for b in np.flatnonzero(pi):
         excess = max(pi[b] / mu[b] - c, 0.0)
         estimate = estimate + excess * mu[b] * (q[b] - v) * grad_pi[b] / pi[b]
     return estimate
@@ -219,13 +219,15 @@ def acer_discrete_steps(
         v = sum(q[i][b] * f[i][b] for b in range(num_actions))
         if is_last[i]:
             continue
-        rho = [f[i][b] / mu[i][b] for b in range(num_actions)]
+        legal = [b for b in range(num_actions) if f[i][b] > 0]
+        rho = {b: f[i][b] / mu[i][b] for b in legal}
         g = np.zeros(num_actions)
         g[a[i]] += min(c, rho[a[i]]) / f[i][a[i]] * (q_ret - v)
-        for b in range(num_actions):
+        kl = np.zeros(num_actions)
+        for b in legal:
             g[b] += max(0.0, 1 - c / rho[b]) * f[i][b] / f[i][b] * (q[i][b] - v)
             g[b] += entropy_cost * (-np.log(f[i][b]) - 1)
-        kl = [-f_average[i][b] / f[i][b] for b in range(num_actions)]
+            kl[b] = -f_average[i][b] / f[i][b]
         z = g if delta is None else trust_region(g, kl, delta)
         steps.append((i, z, q_ret - q[i][a[i]]))
         q_ret = min(1.0, rho[a[i]]) * (q_ret - q[i][a[i]]) + v
@@ -458,6 +460,8 @@ def agent57_linear_update(params, target_params, rows, mask, weights, config, le
         q = {name: row["features"] @ value for name, value in params.items()}
         q_target = {name: row["features"] @ value for name, value in target_params.items()}
         mixed = q["extrinsic"] + beta * q["intrinsic"] if len(q) == 2 else next(iter(q.values()))
+        legal = np.array([legal_actions(x, mixed.shape[1], config) for x in row["observation"]])
+        mixed = np.where(legal, mixed, -np.inf)
         reward_of = {
             "extrinsic": row["reward"],
             "intrinsic": row["intrinsic_reward"],
@@ -473,7 +477,7 @@ def agent57_linear_update(params, target_params, rows, mask, weights, config, le
                     q_target[name][1:], mixed[1:], r_t, discount_t, go_on, config["n_step"], eps
                 )
             else:
-                pi = np.full(mixed.shape, config["target_epsilon"] / mixed.shape[1])
+                pi = config["target_epsilon"] * legal / legal.sum(1, keepdims=True)
                 pi[np.arange(length), mixed.argmax(1)] += 1 - config["target_epsilon"]
                 c_t = np.zeros(length - 1)
                 for t in range(1, length):
@@ -529,8 +533,13 @@ def sums_for_scale(rewards, is_first, is_truncated, discount):
 # agents/reactor
 
 
-def _softmax(x):
-    e = np.exp(x - x.max(-1, keepdims=True))
+def legal_actions(x, num_actions, config):
+    """What an observation [D] ends in, if the config has "masked"; else all actions are legal."""
+    return x[-num_actions:] == 1 if config.get("masked") else np.ones(num_actions, bool)
+
+
+def _softmax(x, legal=True):
+    e = np.exp(x - x.max(-1, keepdims=True)) * legal
     return e / e.sum(-1, keepdims=True)
 
 
@@ -548,8 +557,8 @@ def reactor_linear_update(params, target_params, rows, weights, config, learning
     priorities = np.zeros(batch)
 
     def policy_of(weights, x):
-        eps = config["policy_epsilon"]
-        return (1 - eps) * _softmax(x @ weights["policy"]) + eps / num_actions
+        eps, legal = config["policy_epsilon"], legal_actions(x, num_actions, config)
+        return (1 - eps) * _softmax(x @ weights["policy"], legal) + eps * legal / legal.sum()
 
     def probs_of(weights, x):
         return _softmax(np.einsum("d,dan->an", x, weights["value"]))
@@ -578,7 +587,7 @@ def reactor_linear_update(params, target_params, rows, weights, config, learning
             errors.append(0.5 * np.abs(q_star[s] - probs[a]).sum())
             scale = weights[b] / (batch * horizon)
             grads["value"][:, a] += scale * np.outer(x[s], probs[a] - q_star[s])
-            p = _softmax(x[s] @ params["policy"])
+            p = _softmax(x[s] @ params["policy"], pi > 0)
             grad_pi = (1 - config["policy_epsilon"]) * (np.diag(p) - np.outer(p, p))
             q, return_ = probs @ atoms, q_star[s] @ atoms
             if config["policy_gradient"] == "beta_loo":
@@ -589,7 +598,7 @@ def reactor_linear_update(params, target_params, rows, weights, config, learning
             else:
                 cap = config["policy_gradient_cap"]
                 estimate = tislr(grad_pi, pi, mu, q, pi @ q, a, return_, cap)
-            entropy = -sum((np.log(pi[k]) + 1) * grad_pi[k] for k in range(num_actions))
+            entropy = -sum((np.log(pi[k]) + 1) * grad_pi[k] for k in np.flatnonzero(pi))
             ascent = estimate + config["entropy_cost"] * entropy
             grads["policy"] -= scale * np.outer(x[s], ascent)
         priorities[b] = np.mean(errors) if errors else 0.0
@@ -790,8 +799,9 @@ def acer_linear_update(params, average, rows, weights, config, learning_rate):
     priorities = []
     for b in range(batch):
         x = rows["observation"][b].astype(np.float64)
-        f = [_softmax(x[i] @ params["policy"]) for i in range(length)]
-        f_average = [_softmax(x[i] @ average["policy"]) for i in range(length)]
+        legal = [legal_actions(x[i], params["q"].shape[1], config) for i in range(length)]
+        f = [_softmax(x[i] @ params["policy"], legal[i]) for i in range(length)]
+        f_average = [_softmax(x[i] @ average["policy"], legal[i]) for i in range(length)]
         q = [x[i] @ params["q"] for i in range(length)]
         given = f, f_average, q, rows["mu"][b], rows["action"][b]
         entropy_cost = config["entropy_cost"]

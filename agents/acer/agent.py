@@ -103,14 +103,27 @@ def make_agent(
         separate_q=not config.stochastic_dueling,
         orthogonal_gain=config.orthogonal_gain,
         torso=torso,
+        masked=environment_spec.masks_actions,
     )
     advantage_net = None
     if isinstance(actions, specs.DiscreteArray):
         policy = categorical(actions, config)
     else:
-        _check_bounds(actions)
+        bounds = [getattr(actions, "minimum", np.inf), getattr(actions, "maximum", np.inf)]
+        is_bounded = len(actions.shape) == 1 and all(np.isfinite(x).all() for x in bounds)
+        if not is_bounded or environment_spec.masks_actions:
+            raise ValueError(
+                "ACER needs discrete actions, or continuous ones [d] with a finite minimum and "
+                "maximum, to which its Gaussian is clipped, and without an action_mask, got "
+                f"{actions!r}{' and a mask' * environment_spec.masks_actions}."
+            )
+
+        def features(key: jax.Array) -> Any:
+            seen, first = jnp.zeros(observations.shape, observations.dtype), jnp.ones((), bool)
+            return net.step(net.init(key), seen, first, net.initial_state())[0].features
+
         advantage_net = advantage or make_advantage_network(
-            _features(net, observations), actions, config.advantage_size
+            jax.eval_shape(features, jax.random.key(0)), actions, config.advantage_size
         )
         policy = gaussian(actions, advantage_net.apply, config)
     rmsprop = optimizer or optax.chain(
@@ -308,24 +321,3 @@ def make_agent(
             first_row_extras=tuple(kept),
         ),
     )
-
-
-def _check_bounds(actions: specs.Array) -> None:
-    bounds = getattr(actions, "minimum", -np.inf), getattr(actions, "maximum", np.inf)
-    if len(actions.shape) != 1 or not np.isfinite(bounds[0]).all() & np.isfinite(bounds[1]).all():
-        raise ValueError(
-            "ACER needs discrete actions, or continuous ones [d] with a finite minimum and "
-            f"maximum, to which its Gaussian is clipped, got {actions!r}."
-        )
-
-
-def _features(network: RecurrentNetwork, observation: specs.Array) -> jax.ShapeDtypeStruct:
-    """Shape of the features that the advantage network reads."""
-
-    def features(key: jax.Array) -> Any:
-        image = jnp.zeros(observation.shape, observation.dtype)
-        state = network.initial_state()
-        output, _ = network.step(network.init(key), image, jnp.ones((), bool), state)
-        return output.features
-
-    return jax.eval_shape(features, jax.random.key(0))

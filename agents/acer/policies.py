@@ -16,6 +16,7 @@ from ... import losses
 from ...datatypes import Row
 from ...networks import CategoricalOutput, GaussianOutput
 from ...networks.d4pg import middle_and_half
+from ..exploration import draw_action
 from .config import Config
 
 # `(params, features [F], action [d]) -> []`.
@@ -61,9 +62,6 @@ def categorical(actions: specs.DiscreteArray, config: Config) -> Policy:
     def log(pi: jax.Array) -> jax.Array:
         return jnp.log(jnp.maximum(pi, jnp.finfo(pi.dtype).tiny))
 
-    def draw(key: jax.Array, pi: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        return jax.random.categorical(key, log(pi)).astype(jnp.int32), {"mu": pi}
-
     def estimates(params: Any, key: jax.Array, output: CategoricalOutput, row: Row) -> Estimates:
         """`others` are the values of all actions, `[A]`."""
         del params, key
@@ -80,10 +78,10 @@ def categorical(actions: specs.DiscreteArray, config: Config) -> Policy:
 
     return Policy(
         extras={"mu": jax.ShapeDtypeStruct((int(actions.num_values),), jnp.float32)},
-        draw=draw,
+        draw=lambda key, pi: (draw_action(key, pi), {"mu": pi}),
         greedy=lambda pi: jnp.argmax(pi).astype(jnp.int32),
         log_prob=lambda pi, row: log(pi)[row.action],
-        entropy=lambda pi: losses.policy_entropy(jnp.maximum(pi, jnp.finfo(pi.dtype).tiny)),
+        entropy=losses.policy_entropy,
         kl=lambda average, pi: jnp.sum(average * (log(average) - log(pi))),
         estimates=estimates,
         critic_loss=lambda return_, estimates, rho: 0.5 * jnp.square(return_ - estimates.q),

@@ -16,6 +16,7 @@ from dm_env import StepType
 from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import Agent57Networks, R2D2Inputs, choose_convolutions, make_agent57_networks
+from ...networks.torsos import legal_actions
 from .. import sequences
 from ..base import Agent, Decision, Update, count_actions, takes_wrapper
 from ..evaluation_average import evaluates_average
@@ -271,6 +272,12 @@ def make_agent(
             return values["extrinsic"] + beta * values["intrinsic"]
         return h.apply(h.invert(values["extrinsic"]) + beta * h.invert(values["intrinsic"]))
 
+    def masked(values: jax.Array, observations: jax.Array) -> jax.Array:
+        """The values `[T, A]`, -inf for illegal actions."""
+        if not environment_spec.masks_actions:
+            return values
+        return jnp.where(legal_actions(observations, num_actions), values, -jnp.inf)
+
     def intrinsic_reward(
         params: IntrinsicParams, state: IntrinsicState, observation: jax.Array, is_first: jax.Array
     ) -> tuple[jax.Array, jax.Array, IntrinsicState]:
@@ -345,6 +352,7 @@ def make_agent(
             )
         mixed = mix(values, betas[state.arm])
         chex.assert_shape(mixed, (num_actions,))  # of one's own networks
+        [mixed] = masked(mixed[None], timestep.observation[None])
         action, mu = epsilon_greedy(keys[1], mixed, epsilon)
         after = state._replace(previous_action=action, memory=memory)
         return Decision(action, extras(state, mu, epsilon, episodic), after)
@@ -461,7 +469,7 @@ def make_agent(
             {name: unroll(part[name], rows, memory[name]) for name in heads}
             for part in (params, target_params)
         )
-        mixed_t = jax.lax.stop_gradient(mix(q, beta))[1:]
+        mixed_t = jax.lax.stop_gradient(masked(mix(q, beta), rows.observation))[1:]
         pi_t = epsilon_greedy_probabilities(mixed_t, config.target_epsilon)
         acted = sequences.acted(rows, mask)
         if config.target == "double_q":  # which needs no ratios
@@ -671,5 +679,4 @@ def _part(networks: dict[str, Any], group: str) -> dict[str, Any]:
 
 
 def _where(condition: jax.Array, new: Any, old: Any) -> Any:
-    """The new leaves where the condition holds, else the old ones."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), new, old)

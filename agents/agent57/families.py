@@ -47,7 +47,6 @@ def ngu_discounts(num_arms: int, high: float, low: float) -> np.ndarray:
 
 
 def _geometric(fractions: np.ndarray, start: float, end: float) -> np.ndarray:
-    """1 - exp((1 - f) log(1 - start) + f log(1 - end)) for each fraction f."""
     return 1.0 - np.exp((1 - fractions) * np.log1p(-start) + fractions * np.log1p(-end))
 
 

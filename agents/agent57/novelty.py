@@ -63,7 +63,6 @@ def batch_modulators(errors: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def _standardised(error: jax.Array, mean: jax.Array, deviation: jax.Array) -> jax.Array:
-    """1 + (err - mu_e) / sigma_e; 1 without any deviation."""
     return 1.0 + jnp.where(deviation > 0, (error - mean) / jnp.maximum(deviation, 1e-30), 0.0)
 
 

@@ -16,6 +16,7 @@ from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import MakeTorso, ReactorOutput, RecurrentNetwork, make_reactor_network
 from .. import sequences
 from ..base import Agent, Decision, Update, check_network_or_torso, count_actions, takes_wrapper
+from ..exploration import draw_action
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
@@ -56,7 +57,7 @@ def make_agent(
       environment_spec: discrete actions; observations that the network takes.
       config: hyper-parameters.
       network: in place of the paper's; its outputs are `ReactorOutput`s with `num_atoms` atoms
-        (one atom, the value itself, if not distributional) and policies without zeros.
+        (one atom, the value itself, if not distributional), policies 0 for illegal actions only.
       torso: in place of the default network's torso.
       optimizer: in place of Adam without momentum.
 
@@ -73,6 +74,7 @@ def make_agent(
         policy_epsilon=config.policy_epsilon,
         convolutions=config.convolutions,
         vector_sizes=config.vector_sizes,
+        masked=environment_spec.masks_actions,
         shared_size=config.shared_size,
         memory_size=config.memory_size,
         head_size=config.head_size,
@@ -106,7 +108,7 @@ def make_agent(
         """Draws an action from the policy."""
         output, memory = read(params, state, timestep)
         key, action_key = jax.random.split(state.key)
-        action = jax.random.categorical(action_key, jnp.log(output.policy)).astype(jnp.int32)
+        action = draw_action(action_key, output.policy)
         return Decision(action, extras(output.policy, state.memory), ActorState(key, memory))
 
     def exploit(params: Any, state: ActorState, timestep: TimeStep) -> Decision:

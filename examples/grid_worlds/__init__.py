@@ -1,6 +1,7 @@
-"""Two tasks of papers on exploration, written against dm_env: see README.md."""
+"""Two tasks of papers on exploration, written against dm_env, and one in JAX: see README.md."""
 
 from .disco_maze import RandomDiscoMaze
+from .ledge import Ledge
 from .random_coin import RandomCoin
 
-__all__ = ["RandomCoin", "RandomDiscoMaze"]
+__all__ = ["Ledge", "RandomCoin", "RandomDiscoMaze"]

@@ -55,9 +55,9 @@ def noise_of(key, batch, length, samples):
 
 def numpy_update(kind, learner, rows, weights, config):
     """New parameters, in the agent's own tree, and priorities."""
-    fields = dataclasses.asdict(config)
+    fields = dataclasses.asdict(config) | {"masked": kind == "masked"}
     average = double(learner.average_params)
-    if kind == "discrete":
+    if kind != "continuous":
         params = double(learner.params["network"])
         new, priorities = oracles.acer_linear_update(params, average, rows, weights, fields, 0.5)
         return {"network": new}, priorities
@@ -72,7 +72,7 @@ def numpy_update(kind, learner, rows, weights, config):
 
 
 @pytest.mark.parametrize("trust_region", [True, False])
-@pytest.mark.parametrize("kind", sorted(SPECS))
+@pytest.mark.parametrize("kind", [*sorted(SPECS), "masked"])
 def test_one_update_is_the_pseudo_code(kind, trust_region):
     agent, config = linear(kind, **({} if trust_region else {"trust_region": False}))
     learner, rows = first_state(agent, 0, 10), random_rows(kind, 0, 3, 6)

@@ -11,6 +11,7 @@ import optax
 import oracles
 import pytest
 from linear_agents import (
+    MASKED,
     SPECS,
     TINY,
     A,
@@ -19,6 +20,7 @@ from linear_agents import (
     double,
     first_state,
     jitted,
+    random_masks,
     random_sample,
     timestep,
 )
@@ -33,10 +35,10 @@ N, T = TINY["agent57"]["num_arms"], TINY["agent57"]["trace_length"]
 SPEC = SPECS["discrete"]
 
 
-def linear_agent(reads_everything=True, **changes):
+def linear_agent(reads_everything=True, spec=SPEC, **changes):
     """An agent on linear networks, with plain gradient steps of 0.1, and its networks."""
     networks, optimizer = agent57_networks(reads_everything), optax.sgd(0.1)
-    agent = make_agent(SPEC, tiny(**changes), networks=networks, optimizer=optimizer)
+    agent = make_agent(spec, tiny(**changes), networks=networks, optimizer=optimizer)
     return jitted(agent), networks
 
 
@@ -59,14 +61,16 @@ def flat(tree):
 
 
 @pytest.mark.parametrize(
-    ("values", "target", "burn_in", "intrinsic_rewards"),
+    ("values", "target", "burn_in", "intrinsic_rewards", "spec"),
     [
-        ("split", "retrace", 2, "stored"),
-        ("split", "double_q", 0, "recomputed"),
-        ("mixed", "retrace", 0, "recomputed"),
+        ("split", "retrace", 2, "stored", SPEC),
+        ("split", "double_q", 0, "recomputed", SPEC),
+        ("mixed", "retrace", 0, "recomputed", SPEC),
+        ("split", "retrace", 0, "stored", MASKED),
+        ("mixed", "double_q", 0, "stored", MASKED),
     ],
 )
-def test_one_update_is_the_numpy_loop(values, target, burn_in, intrinsic_rewards):
+def test_one_update_is_the_numpy_loop(values, target, burn_in, intrinsic_rewards, spec):
     changes = {
         "values": values,
         "intrinsic_rewards": intrinsic_rewards,
@@ -81,9 +85,13 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in, intrinsic_rewards
         "discount_middle": 0.8,
         "discount_low": 0.6,
     }
-    (agent, networks), config = linear_agent(**changes), tiny(**changes)
+    (agent, networks), config = linear_agent(spec=spec, **changes), tiny(**changes)
     learner = first_state(agent)
     sample, rows = sample_of(agent, weights=(0.5, 2.0, 1.3, 1.0))
+    if spec.masks_actions:
+        rng = np.random.default_rng(0)
+        legal = random_masks(rng, rows["observation"])
+        rows["action"][:] = (legal * rng.uniform(1, 2, legal.shape)).argmax(-1)
     mask = sample.mask
     new, update = base.update(agent)(learner, sample)
 
@@ -97,6 +105,7 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in, intrinsic_rewards
     settings = dataclasses.asdict(config) | {
         "betas": families.intrinsic_weights(N, 0.7),
         "gammas": families.agent57_discounts(N, 0.95, 0.8, 0.6),
+        "masked": spec.masks_actions,
     }
     learned = rows["intrinsic_reward"]
     if intrinsic_rewards == "recomputed":
@@ -333,8 +342,7 @@ OPTIMIZER = {
 def parts(values, auxiliary):
     """What each optimiser trains, as vectors."""
     return {
-        "extrinsic": flat(values["extrinsic"]),
-        "intrinsic": flat(values["intrinsic"]),
+        **{name: flat(part) for name, part in values.items()},
         "embedding": flat([auxiliary["embedding"], auxiliary["classifier"]]),
         "predictor": flat(auxiliary["predictor"]),
     }
@@ -356,26 +364,11 @@ def test_optimisers_are_adam_with_the_configs_numbers():
     for step in gradients:
         learner = agent.apply(learner, step)
     chex.assert_trees_all_equal(learner.random_params, start.random_params)
-    before = parts(start.params, start.auxiliary_params)
     found = parts(learner.params, learner.auxiliary_params)
-    steps = [parts(*step) for step in gradients]
-    settings = {
-        "extrinsic": (0.03, 0.0),
-        "intrinsic": (0.03, 0.0),
-        "embedding": (0.007, 0.2),
-        "predictor": (0.007, 0.0),
-    }
-    for name, (rate, decay) in settings.items():
-        norms = [np.linalg.norm(step[name]) for step in steps]
-        assert norms[0] > 2.0 > norms[1]
-        expected = oracles.adam(
-            before[name],
-            [step[name] for step in steps],
-            rate,
-            config.adam_b1,
-            config.adam_b2,
-            config.adam_epsilon,
-            clip=config.gradient_clip,
-            decay=decay,
-        )
+    decays = config.adam_b1, config.adam_b2, config.adam_epsilon
+    for name, before in parts(start.params, start.auxiliary_params).items():
+        steps = [parts(*step)[name] for step in gradients]
+        assert np.linalg.norm(steps[0]) > 2.0 > np.linalg.norm(steps[1])
+        rate, decay = 0.03 if "trinsic" in name else 0.007, 0.2 * (name == "embedding")
+        expected = oracles.adam(before, steps, rate, *decays, clip=2.0, decay=decay)
         np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)

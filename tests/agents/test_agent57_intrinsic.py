@@ -12,19 +12,14 @@ from hypothesis import strategies as st
 
 from retrax.agents.agent57 import Config, episodic_memory, novelty
 
-CONSTANTS = {
-    "cluster_distance": 0.008,
-    "kernel_epsilon": 1e-4,
-    "pseudo_count": 1e-3,
-    "max_similarity": 8.0,
-}
+NAMES = ("cluster_distance", "kernel_epsilon", "pseudo_count", "max_similarity")
+CONSTANTS = dict(zip(NAMES, (0.008, 1e-4, 1e-3, 8.0), strict=True))
 
 
 @functools.cache
 def bonus_of(k):
-    return jax.jit(
-        functools.partial(episodic_memory.bonus, num_neighbours=k, **CONSTANTS), donate_argnums=0
-    )
+    bonus = functools.partial(episodic_memory.bonus, num_neighbours=k, **CONSTANTS)
+    return jax.jit(bonus, donate_argnums=0)
 
 
 def rewards_of(embeddings, firsts, *, capacity, k):
@@ -37,7 +32,7 @@ def rewards_of(embeddings, firsts, *, capacity, k):
 
 
 def oracle_rewards(embeddings, firsts, *, capacity, k):
-    memory = oracles.EpisodicMemory(capacity, k, 0.008, 1e-4, 1e-3, 8.0)
+    memory = oracles.EpisodicMemory(capacity, k, *CONSTANTS.values())
     rewards = []
     for embedding, first in zip(embeddings, firsts, strict=True):
         if first:

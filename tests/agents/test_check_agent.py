@@ -21,6 +21,7 @@ from retrax.testing import check_agent, check_agent_shapes
 DISCRETE = EnvironmentSpec(
     specs.BoundedArray((3,), np.float32, -1.0, 1.0), specs.DiscreteArray(2, np.int32)
 )
+MASKED = DISCRETE._replace(masks_actions=True)
 CONTINUOUS = DISCRETE._replace(actions=specs.BoundedArray((2,), np.float32, -1.0, 0.5))
 EXTRAS = {"value": jax.ShapeDtypeStruct((), np.float32)}
 
@@ -279,12 +280,12 @@ WRONG_VALUES = {
     "discrete actions": (
         "init",
         lambda key: init(key)._replace(weights=jnp.zeros((3, 5))),
-        "Agent.explore: the action must be within 0 and 1, got [2-4] at time step",
+        "Agent.explore: the action must be legal, within 0 and 1, got [2-4] at time step",
     ),
     "actions on last steps": (
         "explore",
         out_of_bounds_on_last_steps,
-        "Agent.explore: the action must be within 0 and 1, got 2 at time step 2",
+        "Agent.explore: the action must be legal, within 0 and 1, got 2 at time step 2",
     ),
     "negative priorities": (
         "gradients",
@@ -325,9 +326,10 @@ def test_continuous_actions_must_be_within_their_bounds():
 
     agent = RANDOM._replace(explore=act([-1, 0.5]), exploit=act([0, 0]))
     check_agent(agent, CONTINUOUS)
-    message = r"exploit: the action must be within -1\.0 and 0\.5, got 0\.75 at time step 0"
+    message = r"exploit: the action must be legal, within -1\.0 and 0\.5, got 0\.75 at time step 0"
     refused(check_agent, agent._replace(exploit=act([0, 0.75])), message, CONTINUOUS)
-    message = "Agent.explore: the action must be within .*, got nan"
+    refused(check_agent, RANDOM, "exploit: the action must be legal, .* got 0 at time step", MASKED)
+    message = "Agent.explore: the action must be .*, got nan"
     refused(check_agent, agent._replace(explore=act([0, np.nan])), message, CONTINUOUS)
 
 
@@ -344,12 +346,7 @@ def test_extras_that_the_entry_names():
     mode = r"exploit: the extra 'value' must be bool \[\], got float32 \[\]"
     for field, name, agent, message in (
         ("episode_metrics", "arm", GOOD, "explore must return the extra 'arm', .*episode_metrics"),
-        (
-            "evaluation_modes",
-            "arm",
-            GOOD,
-            "exploit must return the extra 'arm', .*evaluation_modes",
-        ),
+        ("evaluation_modes", "arm", GOOD, "exploit must return the extra 'arm', .*ation_modes"),
         ("evaluation_modes", "value", GOOD._replace(exploit=acts()), mode),
     ):
         entry = dataclasses.replace(ENTRY, **{field: (name,)})
@@ -358,9 +355,9 @@ def test_extras_that_the_entry_names():
 
 # What other presets have is in one of these. Wrappers too: scaled rewards, stacks, an average.
 OURS = [
-    ("reactor", "small", DISCRETE, {"frame_stack": 3, "initial_state": "stored"}),
+    ("reactor", "small", MASKED, {"frame_stack": 3, "initial_state": "stored"}),
     ("reactor", "paper", DISCRETE, {"distributional": False, "policy_gradient": "tislr"}),
-    ("acer", "small", DISCRETE, {"frame_stack": 3, "exploit_average": True}),
+    ("acer", "small", MASKED, {"frame_stack": 3, "exploit_average": True}),
     ("acer", "paper_mujoco", DISCRETE, {"estimator": "tis", "trust_region": False}),
     ("acer", "small_continuous", CONTINUOUS, {"exploit_average": True, "memory_size": 4}),
     ("acer", "paper_mujoco", CONTINUOUS, {"returns": "importance", "stochastic_dueling": False}),
@@ -368,7 +365,7 @@ OURS = [
     ("d4pg", "paper", CONTINUOUS, {"critic": "scalar"}),
     ("d4pg", "paper", CONTINUOUS, {"critic": "mixture_of_gaussians"}),
     ("agent57", "small", DISCRETE, {"evaluation_average_decay": 0.75}),
-    ("agent57", "small_ngu", DISCRETE, {"intrinsic_rewards": "stored"}),
+    ("agent57", "small_ngu", MASKED, {"intrinsic_rewards": "stored"}),
     ("agent57", "small_r2d2", DISCRETE, {}),
 ]
 

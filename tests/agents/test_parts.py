@@ -199,14 +199,15 @@ def test_epsilon_falls_from_actor_to_actor():
 
 
 def test_mu_depends_on_the_action_and_not_on_the_branch_that_drew_it():
-    """Of A = 3 and epsilon 0.6 the greedy action has 1 - 0.6 * 2 / 3 = 0.6 however it was drawn."""
-    values = np.array([0.0, 2.0, 1.0], np.float32)
+    """Of 3 legal ones and epsilon 0.6 the greedy one has 1 - 0.6 * 2 / 3 = 0.6, however drawn."""
+    values = np.array([0.0, 2.0, -np.inf, 1.0], np.float32)
     keys = jax.random.split(jax.random.key(0), 3000)
     draw = jax.jit(jax.vmap(exploration.epsilon_greedy, in_axes=(0, None, None)))
     actions, mu = draw(keys, values, 0.6)
     np.testing.assert_allclose(mu, np.where(actions == 1, 0.6, 0.2), rtol=1e-6)
-    counts = np.bincount(actions, minlength=3) / 3000
-    np.testing.assert_allclose(counts, [0.2, 0.6, 0.2], atol=0.04)
+    counts = np.bincount(actions, minlength=4) / 3000
+    np.testing.assert_allclose(counts, [0.2, 0.6, 0, 0.2], atol=0.04)
+    assert counts[2] == 0
 
 
 # Optimisers

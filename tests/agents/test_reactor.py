@@ -8,10 +8,10 @@ from pathlib import Path
 import chex
 import jax
 import jax.numpy as jnp
+import linear_agents
 import numpy as np
 import oracles
 import pytest
-from dm_env import StepType
 from linear_agents import (
     KEEP,
     SPECS,
@@ -23,8 +23,6 @@ from linear_agents import (
     linear_agent,
     mixed,
     random_rows,
-    timestep,
-    tiny_agent,
 )
 
 from retrax.agents import reactor
@@ -37,20 +35,19 @@ random_rows = functools.partial(random_rows, "discrete")
 
 
 @pytest.mark.parametrize("policy_gradient", ["beta_loo", "tislr", "islr"])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_one_update_is_the_numpy_loop(policy_gradient, seed):
-    agent, config = linear_agent(policy_gradient=policy_gradient)
+@pytest.mark.parametrize(("kind", "seed"), [("discrete", 0), ("discrete", 1), ("masked", 0)])
+def test_one_update_is_the_numpy_loop(policy_gradient, kind, seed):
+    agent, config = linear_agent(kind, policy_gradient=policy_gradient)
     learner = first_state(agent, seed, seed + 10)
-    rows = random_rows(seed, 3, 6)
+    rows = linear_agents.random_rows(kind, seed, 3, 6)
     assert rows["is_last"].any()
     weights = np.array([0.5, 2.0, 1.3], np.float32)
     gradients, update = agent.gradients(learner, as_sample(rows, weights))
     new = agent.apply(learner, gradients)
 
     params, target = double(learner.params), double(learner.target_params)
-    expected, priorities = oracles.reactor_linear_update(
-        params, target, rows, weights, dataclasses.asdict(config), 0.5
-    )
+    fields = dataclasses.asdict(config) | {"masked": kind == "masked"}
+    expected, priorities = oracles.reactor_linear_update(params, target, rows, weights, fields, 0.5)
     chex.assert_trees_all_close(new.params, expected, atol=2e-5)
     loops = jax.tree.map(lambda before, after: (before - after) / 0.5, params, expected)
     chex.assert_trees_all_close(gradients, loops, atol=4e-5)
@@ -174,14 +171,6 @@ def test_sequences_are_those_of_the_config():
     agent, _ = linear_agent(keep=KEEP, initial_state="stored")
     assert agent.sequence.first_row_extras == ("memory",)
     assert set(agent.sequence.extras) == {"mu", "memory"}
-
-
-def test_the_default_network_has_the_configs_share_of_the_uniform_policy():
-    agent, _ = tiny_agent("reactor", policy_epsilon=0.3)
-    params = jax.tree.map(lambda x: 1000.0 * x, agent.init(jax.random.key(0)).params)
-    actor = agent.begin(jax.random.key(0), 0, 1)
-    mu = agent.explore(params, actor, timestep(StepType.FIRST)).extras["mu"]
-    np.testing.assert_allclose(np.sort(mu), [0.1, 0.1, 0.8], rtol=1e-5)
 
 
 def test_the_readmes_example_makes_an_agent():

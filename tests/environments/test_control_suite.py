@@ -102,33 +102,25 @@ def test_physics_that_fail_name_environment_and_step(tmp_path, monkeypatch):
         environment.step(np.zeros((2, 1)))
 
 
-@pytest.mark.parametrize(
-    ("backend", "codes"),
-    [
-        (
-            "disable",
-            [
-                "e = make('dm_control:cartpole/balance'); e.reset(); e.step([[0]]); e.render()",
-                "e = make('Hopper-v5', render=True); e.reset(); e.step([[0] * 3]); e.render()",
-                "make('dm_control:quadruped/escape').reset()",
-            ],
-        ),
-        ("directx", ["make('dm_control:cartpole/swingup')"]),
+DRAWING = {
+    "disable": [
+        "e = make('dm_control:cartpole/balance'); e.reset(); e.step([[0]]); e.render()",
+        "e = make('Hopper-v5', render=True); e.reset(); e.step([[0] * 3]); e.render()",
+        "make('dm_control:quadruped/escape').reset()",
     ],
-)
+    "directx": ["make('dm_control:cartpole/swingup')"],
+}
+
+
+@pytest.mark.parametrize(("backend", "codes"), DRAWING.items(), ids=DRAWING)
 def test_without_opengl_everything_but_drawing_works(backend, codes):
     """In a process that chose its OpenGL beforehand."""
     tries = "".join(f"try:\n  {code}\nexcept ImportError as e:\n  print(e)\n" for code in codes)
     program = f"from retrax.environments import make\n{tries}"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "MUJOCO_GL": backend},
-        timeout=120,
-    )
-    said = [line for line in done.stdout.splitlines() if line.startswith("MuJoCo cannot draw")]
+    environ = {**os.environ, "MUJOCO_GL": backend}
+    command = [sys.executable, "-c", program]
+    output = subprocess.check_output(command, text=True, env=environ, timeout=120)
+    said = [line for line in output.splitlines() if line.startswith("MuJoCo cannot draw")]
     assert len(said) == len(codes)
     for line in said:
         assert line.startswith(f"MuJoCo cannot draw with MUJOCO_GL={backend} (")

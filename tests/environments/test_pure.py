@@ -141,6 +141,7 @@ def test_what_is_not_pure_is_refused_in_one_sentence(environment, sentence):
 
 class GameState(NamedTuple):
     observation: jax.Array
+    legal_action_mask: jax.Array
     rewards: jax.Array
     terminated: jax.Array
     truncated: jax.Array
@@ -153,14 +154,14 @@ class Game:
 
     def init(self, key):
         false = jnp.zeros((), bool)
-        return GameState(jnp.zeros((4, 4, 2), bool), jnp.zeros(1), false, false)
+        mask = jnp.array([True, True])
+        return GameState(jnp.zeros((4, 4, 2), bool), mask, jnp.zeros(1), false, false)
 
     def step(self, state, action, key):
         seen = jnp.roll(state.observation, 1).at[0, 0, 0].set(True)
         over = seen.sum() == 3
-        return GameState(
-            seen, jnp.float32(action)[None], over & (action == 0), over & (action == 1)
-        )
+        mask, reward = jnp.array([True, False]), jnp.float32(action)[None]
+        return GameState(seen, mask, reward, over & (action == 0), over & (action == 1))
 
 
 class SwingState(NamedTuple):
@@ -220,6 +221,7 @@ def test_games_of_pgx_are_images_and_their_two_kinds_of_ends_differ():
     assert found == [*first, (1, 1.0, 1.0), (1, 0.0, 1.0), (2, 1.0, 1.0)]
     assert sorted(set(steps[1].observation.ravel().tolist())) == [0, 255]
     assert vector.spec.max_episode_steps == 10_000
+    assert (steps[1].observation[0, ..., 2:] == [255, 0]).all(), "planes of the mask"
 
 
 def test_environments_of_gymnax_are_truncated_at_their_own_limit():
@@ -318,11 +320,10 @@ def test_what_is_not_written_in_jax_is_refused(module, id, sentence):
         make_pure_vector(id)
 
 
-def test_games_for_two_are_refused_and_illegal_moves_are_told():
+def test_games_for_two_are_refused_and_those_of_minatar_have_no_masks():
     game = Game()
-    assert Pgx(game).spec.note.startswith("pgx:game ends episodes at illegal moves, with reward -1")
     game.id = "minatar-game"
-    assert Pgx(game).spec.note == ""
+    assert not Pgx(game).spec.masks_actions
     game.id = "game"
     game.num_players = 2
     with pytest.raises(ValueError, match="pgx:game must be a game for one player, it has 2"):
@@ -333,7 +334,7 @@ def test_games_are_found_by_their_name(monkeypatch):
     pgx = types.ModuleType("pgx")
     pgx.available_envs, pgx.make = (lambda: ("game",)), (lambda name: Game())
     monkeypatch.setitem(sys.modules, "pgx", pgx)
-    assert make("pgx:game", num_envs=2).spec.observations.shape == (4, 4, 2)
+    assert make("pgx:game", num_envs=2).spec.observations.shape == (4, 4, 4)
     with pytest.raises(ValueError, match=r"pgx has no game 'gama' .did you mean game"):
         make("pgx:gama")
     make_pgx.cache_clear()

@@ -1,5 +1,6 @@
 """Spaces of Gymnasium and specs of dm_env: what arrives is compared with them, then converted."""
 
+import contextlib
 import fractions
 import re
 from collections import OrderedDict
@@ -24,6 +25,7 @@ NESTED = spaces.Dict({"arm": spaces.Tuple([FLOATS, spaces.Discrete(3)]), "goal":
 PIXELS = specs.Array((2, 3), np.uint8)
 VECTOR = specs.Array((3,), np.float64)
 TWO_SPEC = specs.DiscreteArray(2)
+MASKS = spaces.Dict(action_mask=spaces.Box(0, 1, (2,), np.int8), b=FLOATS)
 PARTS = {"b": specs.Array((1, 2), np.float64), "a": specs.Array((), np.float32)}
 ZEROS, EYE = np.zeros(2, np.float32), np.eye(2, 3)
 
@@ -58,6 +60,7 @@ MISFITS = [
     (PARTS, {"b": np.ones((2, 1)), "a": 1.0}, "['b']", r"has shape \(2, 1\), but Array"),
     (PARTS, {"b": np.ones((1, 2))}, "", r"has the keys \['b'\], but {'b': "),
     (PARTS, {"b": [[0, np.inf]], "a": 1.0}, "['b'][0, 1]", "is inf; it must"),
+    (MASKS, {"b": ZEROS, "action_mask": np.array([1, 2])}, "['action_mask'][1]", "is 2, but Box"),
 ]
 
 
@@ -117,6 +120,7 @@ UNSIGNED = spaces.Box(0, 10, (2,), np.uint32)
             [5, 6, 1, 2, 3, 4, 7],
         ),
         (PARTS, {"a": np.float32(1), "b": np.array([[2.0, 3.0]])}, [2, 3, 1]),
+        (MASKS, {"b": [3, 4], "action_mask": np.array([True, False])}, [3, 4, 1, 0]),
         ({"x": PARTS, "y": TWO_SPEC}, {"x": {"a": 1, "b": EYE[:1, 1:]}, "y": 1}, [0, 0, 1, 0, 1]),
     ],
 )
@@ -283,6 +287,7 @@ def test_images_with_their_channels_first_are_turned_and_that_is_said(shape, tur
 
 # What is refused
 
+MASK = r"action_mask must be \[A\] bools, or integers 0 and 1, for A discrete actions, got .* with"
 SEEN = "the observation space .* is not supported: it must be Discrete, .* only with bounds"
 TAKEN = "the action space .* is not supported: it must be Discrete, .* with finite bounds"
 LARGE = spaces.Dict({"camera": spaces.Box(0, 255, (84, 84, 3), np.uint8), "n": TWO})
@@ -301,6 +306,9 @@ LARGE = spaces.Dict({"camera": spaces.Box(0, 255, (84, 84, 3), np.uint8), "n": T
         ("space", specs.Array((2,), np.int32), SEEN),
         ("space", specs.Array((2, 2), np.uint32), SEEN),
         ("space", [VECTOR], SEEN),
+        ("space", spaces.Dict(a=FLOATS, action_mask=spaces.MultiBinary(3)), MASK),
+        ("space", spaces.Dict(a=FLOATS, action_mask=spaces.Box(0, 1, (2,))), MASK),
+        ("space", {"a": VECTOR, "action_mask": specs.DiscreteArray(2)}, MASK),
         ("actions", spaces.Box(-np.inf, np.inf, (2,), np.float32), TAKEN),
         ("actions", spaces.Box(-1e300, 1e300, (2,), np.float64), TAKEN),  # infinite as float32
         ("actions", spaces.Tuple((TWO, TWO)), TAKEN),
@@ -318,6 +326,16 @@ def test_other_spaces_are_refused(kind, space, message):
     maker = ScriptedToo if is_spec(space) else Scripted
     with pytest.raises(ValueError, match=message):
         make(lambda: maker(**{kind: space}))
+
+
+@pytest.mark.parametrize("end", [(0.0, True, False), (0.0, False, True), (0.0, False, False)])
+def test_a_mask_has_a_legal_action_until_a_termination(end):
+    shown = [{"b": ZEROS, "action_mask": np.array(mask)} for mask in ([0, 1], [0, 0])]
+    environment = make(lambda: Scripted([end], MASKS, shown.__getitem__))
+    environment.reset()
+    stuck = pytest.raises(RefusedError, match="of environment 0 at step 1 has no legal action")
+    with contextlib.nullcontext() if end[1] else stuck:
+        environment.step(np.array([1]))
 
 
 # Actions

@@ -41,8 +41,7 @@ def test_few_actions_are_kept():
     games = atari.PlayedGames(np.array([5, 6]))
     for _ in range(3):
         games.add(np.array([1, 2]))
-    first, second = games.seeds
-    assert (first, second) == (5, 6)
+    assert [*games.seeds] == [5, 6]
     (renewed,) = games.renew(np.array([True, False]))
     assert [*games.seeds] == [renewed, 6]
     assert renewed != 5

@@ -2,7 +2,6 @@
 
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,24 +65,6 @@ def test_sizes_are_the_papers():
         "/~_head/advantage_output": (64, 18 * 51),
     }
     assert all(layer["b"].shape == layer["w"].shape[-1:] for layer in params.values())
-
-
-@pytest.mark.parametrize(
-    ("kind", "epsilon"),
-    [("images", EPSILON), ("vectors", EPSILON), ("vectors", 0.01), ("vectors", 1.0)],
-)
-def test_policies_are_distributions_with_a_floor(kind, epsilon):
-    network = (
-        make_network(kind) if epsilon == EPSILON else make_network(kind, policy_epsilon=epsilon)
-    )
-    params = random_params(network, scale=5.0)  # nearly deterministic ones too
-    output, _ = network.unroll(params, *random_inputs(0, kind), network.initial_state())
-    chex.assert_shape(output.policy, (T, A))
-    chex.assert_shape(output.logits, (T, A, N))
-    np.testing.assert_allclose(np.sum(output.policy, axis=-1), np.ones(T), rtol=1e-6)
-    assert np.min(output.policy) >= epsilon / A * (1 - 1e-6)
-    if epsilon == 1.0:
-        np.testing.assert_allclose(output.policy, np.full((T, A), 1 / A), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", SPECS)

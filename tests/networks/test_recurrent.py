@@ -17,7 +17,7 @@ T, A, ARMS = 6, 3, 4
 VECTORS = specs.Array((4,), np.float32)
 DISCRETE, CONTINUOUS = specs.DiscreteArray(A), specs.BoundedArray((2,), np.float32, -1.0, 1.0)
 SMALL = {"vector_sizes": (6,)}
-ACER = {**SMALL, "hidden_size": 5}
+ACER = {**SMALL, "hidden_size": 5, "masked": True}
 NETWORKS = {
     "acer": lambda size: make_acer_network(VECTORS, DISCRETE, memory_size=size, **ACER),
     "acer_with_q_apart": lambda size: make_acer_network(
@@ -44,6 +44,7 @@ NETWORKS = {
         memory_size=4,
         head_size=3,
         recurrent=size > 0,
+        masked=True,
         **SMALL,
     ),
 }
@@ -59,15 +60,15 @@ def make(name, memory_size=4):
 def inputs_of(name, seed, shape=(T,)):
     if name == "agent57":
         return random_r2d2_inputs(seed, shape, A, ARMS)
-    return np.random.default_rng(seed).normal(size=(*shape, 4)).astype(np.float32)
+    numbers = np.random.default_rng(seed).normal(size=(*shape, 4))  # and masks
+    return np.where([True, False, False, False], numbers, numbers > 0).astype(np.float32)
 
 
 def at(tree, index):
     return jax.tree.map(lambda x: x[index], tree)
 
 
-def assert_close(actual, expected):
-    chex.assert_trees_all_close(actual, expected, rtol=1e-5, atol=1e-5)
+assert_close = functools.partial(chex.assert_trees_all_close, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
