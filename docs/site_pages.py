@@ -147,7 +147,8 @@ def with_links(page: str) -> tuple[str, dict[str, str | bytes]]:
             linked[name] = (ROOT / path).read_bytes()
         anchor = match[2] or ""
         if anchor and name.startswith("reference/"):  # `module.py#name`: the definition
-            parts = (PACKAGE, *Path(path).with_suffix("").parts, anchor[1:])
+            definition = _definition(ROOT / path, anchor[1:])
+            parts = (PACKAGE, *Path(path).with_suffix("").parts, definition)
             anchor = "#" + ".".join(parts)
         return f"]({posixpath.relpath(name, folder or '.')}{anchor})"
 
@@ -233,6 +234,17 @@ def _summary(module: str, name: str) -> str:
             first = (ast.get_docstring(node) or "").partition("\n")[0]
             return html.escape(first).replace("|", "\\|").replace("*", "\\*")
     return ""
+
+
+def _definition(path: Path, name: str) -> str:
+    """The definition of this name, or the one that it is inside of: a closure has no anchor."""
+    nodes = [
+        node for node in _parsed(path).body if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
+    inside = {
+        getattr(inner, "name", ""): node.name for node in nodes for inner in ast.walk(node)
+    } | {node.name: node.name for node in nodes}
+    return inside[name]
 
 
 @functools.cache

@@ -96,7 +96,7 @@ def test_every_definition_that_a_page_links_to_exists():
     for page, name, path, anchor in links:
         source = (page.parent / path).read_text(encoding="utf-8")
         assert name == anchor
-        assert re.search(rf"^(def|class) {name}\b", source, re.MULTILINE), f"{page.name}: {name}"
+        assert re.search(rf"^ *(def|class) {name}\b", source, re.MULTILINE), f"{page.name}: {name}"
 
 
 def test_set_up_is_what_we_promise_and_continuous_integration_runs_it():
