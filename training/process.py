@@ -150,7 +150,6 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
 
 
 def _tell(doing: Callable[[], str] | None, stop: threading.Event, ended: threading.Event) -> None:
-    """Prints what a stop waits for."""
     while doing is not None and not ended.wait(_POLL_SECONDS):
         if stop.is_set():
             if not ended.wait(_PATIENCE_SECONDS):

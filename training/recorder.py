@@ -41,6 +41,7 @@ with warnings.catch_warnings():
 
 
 _EQUAL_EPISODES = 20  # fewer may have the same return by chance
+_ENDLESS_STEPS = 5000  # without an end of an episode
 _LINE_SECONDS = 10.0  # minimum time between log lines
 _BAR_LETTERS = 20  # of a notebook's bar
 _FAILED = object()  # in place of what a logger's function returns
@@ -170,7 +171,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float 
 
 
 def _number(value: Any) -> Any:
-    """A Python int, or a float32."""
     if isinstance(value, int | np.integer):
         return int(value)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
@@ -210,7 +210,6 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
 
 
 def _is_whole(row: Sequence[str], columns: Sequence[str]) -> bool:
-    """Whether a row has a number, or nothing, for each column."""
     try:
         numbers = [float(cell) for cell in row if cell]
         int(row[columns.index("steps")])
@@ -501,16 +500,18 @@ class EqualReturns:
         self._returns: list[float] = []
 
     def sentence(self, steps: int, returns: Sequence[float]) -> str | None:
-        """The sentence, after a tenth of the run whose `returns`, of all calls, are the same."""
+        """The sentence, after a tenth of the run with equal `returns`, of all calls, or none."""
         if self._is_over:
             return None
         self._returns.extend(returns)
-        differ = len(set(self._returns)) > 1
-        self._is_over = differ or (steps >= self._tenth and len(self._returns) >= _EQUAL_EPISODES)
+        differ, count = len(set(self._returns)) > 1, len(self._returns)
+        is_enough = count >= _EQUAL_EPISODES or (not count and steps >= _ENDLESS_STEPS)
+        self._is_over = differ or (steps >= self._tenth and is_enough)
         if differ or not self._is_over:
             return None
+        found = f"All episodes returned {self._returns[0]:g}" if count else "No episode ended"
         return (
-            f"All episodes of the first tenth of the run returned {self._returns[0]:g}: so far no "
-            "reward distinguishes good actions from bad ones. Agent57 seeks novelty, D4PG's noise "
-            "is correlated, ACER and Reactor find rare rewards by chance (docs/environments.md)."
+            f"{found} in the first tenth of the run: so far no reward distinguishes good actions "
+            "from bad ones. Agent57 seeks novelty, D4PG has correlated noise; ACER and Reactor find"
+            " rare rewards by chance, more with --agent.entropy-cost 0.3 (docs/environments.md)."
         )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from retrax import RunConfig, train
+from retrax import RunConfig, load_metrics, train
 from retrax.environments import make
 from retrax.environments.pure_adapters import as_pure
 from retrax.testing import check_environment
@@ -13,7 +13,7 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
     environment = make("grid_worlds:Ledge", num_envs=4)
     check_environment(environment)
     timestep = environment.reset()
-    for move in (1, 2, 2, 1, 1, 1, 2, 2, 3, 2, 2, 1, 1):
+    for move in (1, 2, 2, 1, 1, 1, 2, 2, 3, 3, 2, 2, 1, 1):
         mask = timestep.observation[:, -4:]
         np.testing.assert_array_equal(mask, LEGAL[timestep.observation[:, :-4].argmax(1)])
         assert (mask[:, move] == 1).all()
@@ -27,15 +27,14 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
 
 @pytest.mark.parametrize("agent", ["acer", "agent57", "reactor"])
 def test_no_agent_ever_falls(agent, tmp_path):
-    """The least return of an episode, in training and in evaluations, is that of a truncation."""
-    config = RunConfig(agent=agent, environment="grid_worlds:Ledge", steps=1500, log_every=100)
+    """No mean return, in training and in an evaluation, is below 0: a fall has -1."""
+    config = RunConfig(agent=agent, environment="grid_worlds:Ledge", steps=800, log_every=100)
     train(config, tmp_path, plain=True)
-    rows = (tmp_path / "metrics.csv").read_text().splitlines()
-    names = rows[0].split(",")
-    returns = [row.split(",")[names.index("episode_return")] for row in rows[1:]]
-    found = [float(x) for x in returns if x]
-    assert found
-    assert min(found) >= 0
+    metrics = load_metrics(tmp_path)
+    for name in ("episode_return", "evaluation_return"):
+        found = metrics[name][~np.isnan(metrics[name])]
+        assert len(found)
+        assert found.min() >= 0
 
 
 def test_the_mask_in_taxis_info_is_put_into_its_observations():

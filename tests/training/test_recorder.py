@@ -429,5 +429,6 @@ def test_equal_returns_of_the_first_tenth_are_told_once(start, returns, rows):
     for row, values in enumerate([*returns, [-200.0]], start=1):
         if sentence := equal.sentence(start + 3.5 * row, values):
             found.append(row)
-            assert "returned -200:" in sentence
+            assert "returned -200 in" in sentence
     assert found == rows
+    assert [bool(EqualReturns(100).sentence(steps, [])) for steps in (4999, 5000)] == [False, True]
