@@ -70,7 +70,7 @@ class Counter(Node):
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
         self._recorder: Recorder | None = None
-        self._is_recording = False
+        self._row_at: int | None = None  # steps of the newest row
         self._asked_to_stop, self._notes = self._clock.event(), Notes()
         logging.getLogger("retrax").addHandler(self._notes)
         self._columns: list[str] = []
@@ -157,7 +157,8 @@ class Counter(Node):
     def close(self) -> None:
         """Writes the last row and the last status."""
         if self._recorder:
-            self._write_row(self._recorder)
+            if self._row_at != self._counters.steps:
+                self._write_row(self._recorder)
             self._recorder.close()
         logging.getLogger("retrax").removeHandler(self._notes)
         with self._lock:
@@ -189,9 +190,10 @@ class Counter(Node):
         # A program that ended before its first snapshot left metrics and starts from the beginning.
         resumed = kept or (self._directory / "metrics.csv").exists()
         self._columns, start = list(names), self._counters
-        options = {"resumed_at": start.steps if resumed else None, "seconds": seconds}
-        stop, directory = self._asked_to_stop, self._directory
-        self._recorder = Recorder(self._run, directory, names, stop=stop, start=start, **options)
+        options: Any = {"stop": self._asked_to_stop, "start": start, "seconds": seconds}
+        if resumed:  # the last row is written again
+            options["resumed_at"] = min(start.steps, self._steps - 1)
+        self._recorder = Recorder(self._run, self._directory, names, **options)
 
     def _restore(self, status: Mapping[str, Any]) -> None:
         if status.get("phase", "starting") == "starting":
@@ -255,9 +257,9 @@ class Counter(Node):
             means = {**self._metrics.flush(), **newest, RESTARTS_COLUMN: float(restarts)}
         clock = dict.fromkeys(("acting_steps_per_second", "steps_per_second"), rates["steps"])
         clock["learning_updates_per_second"] = rates["updates"]
-        if not self._is_recording:
+        if self._row_at is None:
             recorder.__enter__()
-            self._is_recording = True
+        self._row_at = counters.steps
         recorder.write(counters, means, clock, returns)
 
     def _newest(self, label: str, value: str) -> float:

@@ -74,9 +74,9 @@ def run_program(
                 where = f"; their output is in {config.directory}/logs" if has_processes else ""
                 log.info(f"{len(nodes)} nodes started{where}.")
                 with StatusView(config, nodes, plain=plain, notes=has_processes) as view:
+                    view.caller = caller
                     patience = _STOP_SECONDS if has_processes else SAVE_SECONDS
-                    options: Any = {"stop_seconds": patience, "caller": caller}
-                    failure = supervise(nodes, view.finished, stop, **options)
+                    failure = supervise(nodes, view.finished, stop, stop_seconds=patience)
                 view.read()  # what the end had to say
             except EngineLost as lost:
                 failure = str(lost)
@@ -96,12 +96,11 @@ def supervise(
     stop: StopEvent,
     *,
     stop_seconds: float = _STOP_SECONDS,
-    caller: str | None = None,
     clock: Clock = REAL,
 ) -> str:
     """Waits for a run's end, then ends all nodes; says which one failed and how, "" if none did."""
     try:
-        failure = _wait(nodes, finished, stop, caller)
+        failure = _wait(nodes, finished, stop)
         first = [node for node in nodes if not kind_of(node.name).ends_last]
         saving = [node for node in first if kind_of(node.name).saves]
         for node in first:
@@ -122,11 +121,9 @@ def supervise(
     return failure
 
 
-def _wait(
-    nodes: Sequence[RunningNode], finished: Callable[[], bool], stop: StopEvent, caller: str | None
-) -> str:
-    """How a node failed; "" if the run is finished or stopped, or `retrax.launch` was killed."""
-    while not stop.wait(_POLL_SECONDS) and not finished() and caller in (None, str(os.getppid())):
+def _wait(nodes: Sequence[RunningNode], finished: Callable[[], bool], stop: StopEvent) -> str:
+    """How a node failed; "" if the run is finished or stopped."""
+    while not stop.wait(_POLL_SECONDS) and not finished():
         ended = [node for node in nodes if node.ended() and not node.revive()]
         if ended:
             # A terminal's signal goes to all processes: the nodes may end before it is seen here.
@@ -173,17 +170,17 @@ class StatusView(contextlib.ExitStack):
         if console.is_terminal and not plain:
             self._live = self.enter_context(Live(console=console, auto_refresh=False))
         self._next, self._last_line = 0.0, REAL.monotonic()
-        self._change = ""  # what the last line was about
-        self._is_finished = False
+        self._change, self._is_finished = "", False  # what the last line was about
+        self.caller: str | None = None  # see `CALLER`
 
     def finished(self) -> bool:
-        """Whether the run has reached its last step, or a logger ends it; called often."""
+        """Whether the run has taken its last step, or a logger or the caller's end ends it."""
         if (now := REAL.monotonic()) >= self._next:
             self._next = now + _STATUS_SECONDS
             status = self.read()
             self._is_finished = status.get("phase") == "finished" or status.get("stop", False)
             self.show(status)
-        return self._is_finished
+        return self._is_finished or self.caller not in (None, str(os.getppid()))
 
     def read(self) -> dict[str, Any]:
         """The status; logs the warnings of the counter's process that are new, if it is another."""

@@ -48,9 +48,8 @@ def make_peers(
         return NodeWriter(peer("replay/0"), spec, sequence, environments=numbers, **waits)
 
     def replay(spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
-        run, there = config.run, peer("replay/0")
-        options: Any = {"num_envs": run.num_envs, "ahead": ahead, "clock": clock}
-        found = RemoteReplay(there, spec, sequence, run.replay, **options)
+        options: Any = {"num_envs": config.run.num_envs, "ahead": ahead, "clock": clock}
+        found = RemoteReplay(peer("replay/0"), spec, sequence, config.run.replay, **options)
         return found, found
 
     return Peers(stop, peer, writer, replay, clock)
@@ -87,7 +86,9 @@ def make_node(spec: NodeSpec, config: ProgramConfig, peers: Peers) -> Node:
     kind = spec.kind
     module = importlib.import_module(f".{kind.module or kind.label}", __package__)
     factory: Callable[[ProgramConfig, int, Peers], Node] = getattr(module, f"make_{kind.label}")
-    return factory(config, spec.index, peers)
+    with contextlib.suppress(Stopped):
+        return factory(config, spec.index, peers)
+    return Node(peers)  # which ends at once
 
 
 class CounterClient:

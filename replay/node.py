@@ -3,7 +3,7 @@
 import copy
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from .interface import REAL, Clock
 from .local import LocalReplay
 from .packing import PackedDraw
 
-Priorities: TypeAlias = Sequence[tuple[int, np.ndarray]]  # numbers of draws, in their order
 _COUNTERS = ("steps", "updates", "learning_since")
 _LATE = 16  # draws by which priorities may be later than those of newer draws
 
@@ -95,10 +94,12 @@ class ReplayNode:
         of this learner are due again.
         """
         with self.changed:
+            for number, (draw, _) in self._made.items():  # used, but their priorities were lost
+                if number > self._used and self._learned < updates:
+                    self._used, self._learned = number, self._learned + draw.updates
             self.local.undo(self._unused)
-            self._used = self._number - 1
             self.local.owe(max(0, self._learned - updates))
-            self._learned = updates
+            self._used, self._learned = self._number - 1, updates
             self._note_due()
             return self._restarts, self._request
 
@@ -107,7 +108,7 @@ class ReplayNode:
         restarts: int,
         request: int,
         timeout: float,
-        priorities: Priorities = (),
+        priorities: Sequence[tuple[int, np.ndarray]] = (),
         count: int = 1,
     ) -> np.ndarray | None:
         """The next draws, one buffer for `SequencePacking.read_draws`; None if none is due in time.
@@ -118,7 +119,7 @@ class ReplayNode:
           restarts: of the node, as the learner knows them; for others the buffer has no sequences.
           request: one more than in the request before; ValueError if its draws have been used.
           timeout: seconds to wait for the first draw.
-          priorities: for `set_priorities`, before.
+          priorities: for `set_priorities`, before: with numbers of draws, in their order.
           count: the most draws, of those that are due then.
         """
         if restarts != self._restarts:
@@ -136,7 +137,7 @@ class ReplayNode:
             f"The draws of request {request} have been used; the next request is {self._request}."
         )
 
-    def set_priorities(self, restarts: int, priorities: Priorities) -> None:
+    def set_priorities(self, restarts: int, priorities: Sequence[tuple[int, np.ndarray]]) -> None:
         """Sets the priorities of draws; they and those before them count as used.
 
         Does nothing if they were set before, or the draws were made before a restart.

@@ -154,7 +154,6 @@ class RemoteReplay:
         `ahead` is the number of requests before draws are needed.
         """
         self._peer, self._sequence, self._config, self._ahead = peer, sequence, config, ahead
-        self._clock = clock
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
         self._packing = SequencePacking(environment_spec, sequence)
         _check_layout(peer, self._packing)
@@ -164,7 +163,7 @@ class RemoteReplay:
         self._arrived: deque[PackedDraw] = deque()
         self._priorities: list[tuple[int, np.ndarray]] = []  # of draws, not sent
         self._status: ReplayStatus  # asked for again after
-        self._status_until = -math.inf
+        self._clock, self._status_until = clock, -math.inf
         self._updates = 0  # of the learner's state, with those of all draws
         self._restarts = self._number = -1  # until `_begin`
 

@@ -46,8 +46,9 @@ BUDGETS = {
     "evaluation": 1830,
     "command": 2042,
     "launchpad_programs": 3263,
-    "tests": 28971,
+    "tests": 28970,
 }
+BUDGETS["simulator"] = 450  # `engines/simulated.py`, which launchpad_programs does not count
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
 DISTRIBUTED = ("acme", "courier", "launchpad", "ray", "reverb", "tensorflow")
@@ -309,12 +310,14 @@ def rooms() -> set[str]:
 
 def lines_of(room: str) -> int:
     """Lines of a room's Python files; the room "root" has those at the root of the package."""
-    paths = [x for x in source_files.MODULES if x.parts[0] in (room, x.name * (room == "root"))]
+    simulator = Path("launchpad_programs/engines/simulated.py")
+    wanted = {simulator} if room == "simulator" else set(source_files.MODULES) - {simulator}
+    paths = [x for x in wanted if room in ("simulator", x.parts[0], "root" * (len(x.parts) == 1))]
     return sum((ROOT / path).read_bytes().count(b"\n") for path in paths)
 
 
 def test_rooms_keep_their_budgets():
-    lines = {room: lines_of(room) for room in rooms() | {"root"}}
+    lines = {room: lines_of(room) for room in rooms() | {"root", "simulator"}}
     assert {room: n for room, n in lines.items() if n > BUDGETS.get(room, 0)} == {}
 
 

@@ -63,13 +63,12 @@ def clock(monkeypatch):
 def play(clock):
     """Supervises nodes that differ from harmless ones as given; how they end, and the nodes."""
 
-    def play(finished_at=NEVER, stops_at=NEVER, caller=None, **changes):
+    def play(finished_at=NEVER, stops_at=NEVER, **changes):
         clock.stops_at = stops_at
         labels = ("counter", "replay", "learner", "actor")
         nodes = {x: Node(clock, f"{x}/0", **changes.get(x, {})) for x in labels}
-        options = {"caller": caller, "clock": clock}
-        finished, running = (lambda: clock.now >= finished_at), list(nodes.values())
-        ending = launcher.supervise(running, finished, clock, **options)
+        running, finished = list(nodes.values()), (lambda: clock.now >= finished_at)
+        ending = launcher.supervise(running, finished, clock, clock=clock)
         assert all(node.ended() for node in nodes.values())
         return ending, types.SimpleNamespace(**nodes)
 
@@ -100,8 +99,10 @@ def test_how_a_program_ends(play, changes, expected):
     assert max(node.asked for node in vars(nodes).values()) < 6.5
 
 
-def test_a_program_ends_with_the_process_that_called_launch(play):
-    assert play(finished_at=5.0, caller=str(os.getpid()))[1].learner.asked < 1.0  # no parent of us
+def test_a_program_ends_with_the_process_that_called_launch(make_view):
+    view = make_view()
+    for view.caller, ends in ((None, False), (str(os.getppid()), False), (str(os.getpid()), True)):
+        assert view.finished() == ends
 
 
 @pytest.mark.parametrize("cause", ["finished_at", "stops_at"])

@@ -29,7 +29,6 @@ from node_fakes import Clock
 from run_files import read_rows
 from waiting import wait_for
 
-from retrax.launchpad_programs.config import STATUS, read_json
 from retrax.launchpad_programs.engines import ray as ray_engine
 from retrax.launchpad_programs.engines import ray_head, ray_session
 from retrax.launchpad_programs.engines.ray import RayNode, RayProgram
@@ -300,22 +299,9 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary, tmp_pat
     assert not left
     directory = program.directory
     assert json.loads((directory / "program.json").read_text()).keys().isdisjoint({"restarts"})
-    steps, updates = stopped_at(output)
+    assert re.search(r"Stopped at \d+ steps and \d+ updates", output)
     newest = max(int(path.stem) for path in (directory / "snapshots").iterdir())
-    # Actors may report what each was granted once more.
-    held = sum(granted for _, _, granted in program.status()["leases"].values())
-    assert 0 <= steps - newest <= held
     assert (directory / "replay" / "snapshots" / f"{newest}.npz").is_file()
-
-    steps += 2000
-    resumed = launch("--steps", steps, resume=True)
-    resumed.end(240)
-    last = read_rows(directory)[-1]
-    assert (last["steps"], last["node_restarts"]) == (str(steps), "0.0")
-    assert int(last["updates"]) > updates
-    for folder in ("snapshots", "replay/snapshots"):
-        assert (directory / folder / f"{steps}.npz").is_file()
-    assert not list(temporary.iterdir())
 
 
 def lease_of(program, index):
@@ -338,38 +324,7 @@ def is_loopback(address):
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def stopped_at(output):
-    found = re.search(r"Stopped at (\d+) steps and (\d+) updates", output)
-    return int(found[1]), int(found[2])
-
-
 SMALL = ["--agent.replay.min-rows", 200, "--agent.replay.batch-size", 4]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_workers_and_their_server_are_restarted(launch, tmp_path):
-    """Both are killed once; the run takes its steps, and updates never run far backwards."""
-    options = ["--num-workers", 2, "--snapshot-every", 500]
-    program = launch(*options, "--steps", 3000, *SMALL, agent="reactor")
-    snapshots = tmp_path / "run" / "snapshots"
-    wait_for(lambda: any(snapshots.glob("*.npz")), 240)
-    nodes = program.nodes()
-    launched = psutil.Process(program.process.pid).children(recursive=True)
-    nodes["parameter_server/0"].kill()
-    nodes["worker/1"].kill()
-    output = program.end(300)
-    assert re.search(r"server/0 was killed .*: restart 1 from the snapshot at \d+ steps\.", output)
-    assert re.search(r"worker/1 was killed .*: restart 1\.", output)
-    _, left = psutil.wait_procs(launched, timeout=15)
-    assert not left
-    rows = read_rows(tmp_path / "run")
-    assert (rows[-1]["steps"], rows[-1]["node_restarts"]) == ("3000", "2.0")
-    updates = [int(row["updates"]) for row in rows]
-    assert updates[-1] > 100
-    assert all(float(row["gradients_dropped"] or 0) <= 1 for row in rows)
-    restarts = read_json(tmp_path / "run" / STATUS)["restarts"]
-    assert restarts == {"parameter_server/0": 1, "worker/1": 1}
 
 
 @pytest.mark.slow
@@ -445,9 +400,12 @@ def test_a_host_without_a_module_is_refused(cluster, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_benchmark_of_kills():
-    """`benchmarks/chaos.py`: a node that reports, and one that does not."""
-    options = ["--kinds", "replay", "actor", "--each", "1", "--seconds", "2", "--steps", "4000"]
+@pytest.mark.parametrize(
+    "kinds", [["replay", "actor"], ["parameter_server", "worker", "--workers"]]
+)
+def test_the_benchmark_of_kills(kinds):
+    """`benchmarks/chaos.py`: a node that reports, and one that does not; the other topology."""
+    options = ["--kinds", *kinds, "--each", "1", "--seconds", "2", "--steps", "4000"]
     options += ["--snapshot-every", "500", "--num-envs", "2"]
     command = [sys.executable, FOLDER / "chaos.py", *options]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

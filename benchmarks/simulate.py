@@ -1,0 +1,506 @@
+"""Programs under simulated faults: their own nodes, on a virtual clock, in a seeded order.
+
+    python benchmarks/simulate.py [--seeds 1000] [--seed 0] [--schedule FILE]
+
+Runs the seeds from --seed on, or one schedule from a file. A seed draws a program (selector, pace,
+capacity, lead, engine that restarts nodes or does not), three to six faults, and the order in which
+threads run. A program that was stopped, or failed, is resumed without faults, and must finish. The
+first seed that shows a violation is printed, with the fewest of its faults that show it, as text
+for --schedule; the exit status is then 1.
+
+Faults: the next call of a node is lost, its answer is lost, it is made twice or late; a node is
+slow or killed, or all actors are (their host is lost); its next snapshot finds the disk full, or is
+cut by a kill; a signal stops the program.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import json
+import logging
+import pathlib
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+from unittest import mock
+
+import jax
+import numpy as np
+from dm_env import StepType, specs
+
+from retrax.agents.base import Agent, Decision, Update
+from retrax.agents.entry import AgentEntry
+from retrax.basics import files
+from retrax.datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec, TimeStep
+from retrax.launchpad_programs.config import RESTARTS, STATUS, ProgramConfig, read_json
+from retrax.launchpad_programs.engines import simulated
+from retrax.launchpad_programs.engines.simulated import CALLS, Fault, Hanging, Scheduler
+from retrax.launchpad_programs.kinds import kind_of, nodes_of
+from retrax.launchpad_programs.launcher import supervise
+from retrax.training import snapshots
+from retrax.training.run_config import RunConfig
+from retrax.training.snapshots import Snapshots, newest_snapshot
+
+VERSION = 1  # of schedules as text
+WRITES = ("full", "cut")  # faults of the next snapshot that a node writes
+FAULTS = ("kill", "host", "slow", "stop", *CALLS, *WRITES)
+STEPS, ACTORS, EPISODE = 40, 2, 7
+FAULT_SECONDS = 6.0  # within which faults happen
+STEP_SECONDS, UPDATE_SECONDS, WRITE_SECONDS = 0.2, 0.05, 0.1  # at most
+STOP_SECONDS = 120.0  # within which a program ends after a signal
+MAX_RESTARTS = 20
+MEMORY = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None
+SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(2))
+
+
+class Violation(Exception):  # noqa: N818
+    """What must hold did not."""
+
+
+class Schedule(NamedTuple):
+    """What decides a simulation: the seed, and faults in the order of their times."""
+
+    seed: int
+    faults: tuple = ()
+
+    @classmethod
+    def drawn(cls, seed):
+        """Of a seed, with three to six faults."""
+        random = np.random.default_rng([seed, 1]).random
+        nodes = [spec.name for spec in nodes_of(make_config(seed, pathlib.Path()))]
+
+        def one(values):
+            return values[int(random() * len(values))]
+
+        times = [FAULT_SECONDS * float(random()) for _ in range(3 + int(4 * random()))]
+        return cls(seed, tuple(Fault(at, one(FAULTS), one(nodes)) for at in sorted(times)))
+
+    def text(self):
+        """JSON for `parse`."""
+        return json.dumps({"version": VERSION, "seed": self.seed, "faults": self.faults})
+
+    @classmethod
+    def parse(cls, text):
+        """The opposite of `text`; ValueError if it is no schedule of this version."""
+        found = json.loads(text)
+        if not isinstance(found, dict) or found.get("version") != VERSION:
+            raise ValueError(f"a schedule must have version {VERSION}, got {text:.80}")
+        if type(found["seed"]) is not int or found["seed"] < 0:
+            raise ValueError(f"a seed must be an integer of at least 0, got {found['seed']!r}")
+        faults = tuple(Fault(*each) for each in found["faults"])
+        if unknown := [fault.kind for fault in faults if fault.kind not in FAULTS]:
+            raise ValueError(f"a fault must be one of {', '.join(FAULTS)}, got {unknown[0]!r}")
+        nodes = [spec.name for spec in nodes_of(make_config(found["seed"], pathlib.Path()))]
+        if unknown := [fault.node for fault in faults if fault.node not in nodes]:
+            raise ValueError(f"a node must be one of {', '.join(nodes)}, got {unknown[0]!r}")
+        return cls(found["seed"], faults)
+
+
+class Rows:
+    """One environment, whose observations number the lives and their rows: no two are alike."""
+
+    num_envs, spec = 1, SPEC
+
+    def __init__(self, program):
+        self.program, self.process, self.row = program, program.scheduler.current.process, -1
+
+    def reset(self):
+        self.row += 1
+        at, one = self.row % EPISODE, np.ones(1, np.float32)
+        kind = StepType.FIRST if not at else StepType.LAST if at == EPISODE - 1 else StepType.MID
+        seen = np.array([[self.process.number, self.row]], np.float32)
+        return TimeStep(np.array([kind], np.int32), one, one, seen)
+
+    def step(self, actions):
+        scheduler = self.program.scheduler
+        scheduler.wait(None, STEP_SECONDS * scheduler.draw() * self.process.slow)
+        self.program.check_parameters(self.process)
+        if kind_of(self.process.name).acts and self.row % EPISODE < EPISODE - 1:
+            self.program.taken += 1
+        return self.reset()
+
+    def close(self):
+        pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    replay: ReplayConfig
+
+
+def identity(seen):
+    """A number for rows, from their observations `[..., 2]`."""
+    return 1000.0 * np.asarray(seen[..., 0], np.float64) + seen[..., 1] + 1
+
+
+def make_agent(program):
+    """It counts updates; the priority of a sequence is the identity of its first row."""
+
+    def gradients(state, sample):
+        scheduler, rows = program.scheduler, sample.rows
+        scheduler.wait(None, UPDATE_SECONDS * scheduler.draw() * scheduler.current.process.slow)
+        if sample.weights.any():  # not zeros, which show shapes alone
+            program.check_contiguous(rows.observation, rows.is_first, rows.is_last)
+        return np.float32(0), Update(identity(rows.observation[:, 0]), {"loss": np.float32(0)})
+
+    def act(params, state, timestep):
+        return Decision(np.int32(0), {}, state)
+
+    return Agent(
+        init=lambda key: np.zeros((), np.int32),
+        acting_params=lambda state: state,
+        begin=lambda key, actor_id, num_actors: np.int32(0),
+        explore=act,
+        exploit=act,
+        gradients=gradients,
+        apply=lambda state, gradients: state + np.int32(1),
+        sequence=SequenceSpec(length=3),
+    )
+
+
+class Run(RunConfig):
+    """Of the agent and the environments above, which `program` is given to."""
+
+    def make_environment(self, **options):
+        return Rows(vars(self)["program"])
+
+    def prng_keys(self):
+        return np.zeros(2, np.uint32), np.zeros((self.num_envs, 2), np.uint32)
+
+
+def make_config(seed, directory):
+    """The program of a seed."""
+    random = np.random.default_rng([seed, 2]).random
+
+    def one(*values):
+        return values[int(random() * len(values))]
+
+    pace = one("steady", "steady", "rounds")
+    replay = ReplayConfig(
+        selector=one("uniform", "proportional", "contextual"),
+        capacity=one(24, 400),
+        min_rows=one(6, 12),
+        batch_size=2,
+        acting_steps_per_update=one(1.0, 2.5),
+        pace=pace,
+        on_policy=pace == "rounds" and one(False, True),
+        replay_ratio=1.0,
+    )
+    run = Run(
+        agent="counts",
+        environment="rows",
+        preset="default",
+        steps=STEPS,
+        num_envs=ACTORS,
+        num_actors=ACTORS,
+        actor_update_period=one(1, 5),
+        snapshot_every=one(10, 25),
+        log_every=one(5, 20),
+        evaluation_episodes=1,
+        agent_config=Config(replay),
+    )
+    return ProgramConfig(run=run, directory=directory, max_lead=one(0, 8, 64))
+
+
+class Program(simulated.Program):
+    """Checks what must hold at any time, and at the end."""
+
+    def __init__(self, scheduler, faults, **options):
+        self.nodes, self.taken, self.violations = [], 0, []
+        self.versions = {}  # from lives of actors: parameters, and the newest life of a learner
+        super().__init__(scheduler, faults, **options)
+
+    def check(self, holds, sentence):
+        if not holds:
+            self.violations.append(Violation(f"{sentence}, at {self.scheduler.now:.3f} s"))
+            raise self.violations[0]
+
+    def made(self, process, node):
+        self.nodes.append(node)
+        if kind_of(process.name).holds_rows:
+            self.check_adding(node.local)
+        super().made(process, node)
+
+    @contextlib.contextmanager
+    def sealed(self, path):
+        """As `files.sealed`, on a disk that may be full, by a process that may be killed."""
+        process = self.scheduler.current.process
+        fault = self.take(process.name, WRITES)
+        self.scheduler.note(f"writes {path.name} {fault}")
+        with files.sealed(path) as file:
+            yield file
+            if fault == "full":
+                raise OSError(28, "No space left on device")
+            if fault == "cut":
+                self.end(process, "was killed")
+            self.scheduler.wait(None, WRITE_SECONDS * self.scheduler.draw())
+
+    def check_parameters(self, process):
+        """An actor's parameters get older only if the learner was restarted."""
+        client = getattr(process.node, "_parameters", None)
+        if client is None or client.params is None:
+            return
+        version, life = self.versions.get(process.number, (-1, process.number))
+        learner = next(p for name, p in self.processes.items() if kind_of(name).publishes).number
+        older = client.version < version
+        self.check(not older or learner > life, f"{process.name} has older parameters")
+        self.versions[process.number] = client.version, learner if older else life
+
+    def check_contiguous(self, seen, first, last):
+        """Rows `[B, T]` follow each other, unless the episode before is cut or ends."""
+        (life, row), first, last = np.moveaxis(seen, -1, 0), first[:, 1:], last[:, :-1]
+        follows = (life[:, 1:] == life[:, :-1]) & (row[:, 1:] == row[:, :-1] + 1)
+        self.check((follows | (first & last)).all(), "rows of an episode are not contiguous")
+
+    def check_replay(self, local, *, restarted):
+        """Each row is stored once, and none is missing unless the replay was restarted."""
+        state = local.state()
+        for number, head in enumerate(state["heads"]):
+            rows = {name: leaf[number] for name, leaf in state["rows"].items()}
+            size = min(head, local.capacity // local.num_envs)
+            order = np.arange(head - size, head) % (local.capacity // local.num_envs)
+            seen, first, last = (rows[x][order] for x in ("observation", "is_first", "is_last"))
+            self.check_contiguous(seen[None], first[None], last[None])
+            self.check((np.diff(identity(seen)) > 0).all(), "rows are stored twice, or in disorder")
+            same = np.diff(seen[:, 0]) == 0
+            gaps = same & (np.diff(seen[:, 1]) != 1)
+            self.check(restarted or not gaps.any(), "rows are missing")
+        if "known" in state["selector"]:
+            self.check_priorities(local, state)
+
+    def check_priorities(self, local, state):
+        """What was set for a sequence is the identity of its first row."""
+        slots = np.flatnonzero(state["selector"]["known"] & state["selector"]["present"])
+        first = local.read(slots)[0].observation[:, 0]
+        found = state["selector"]["priorities"][slots]
+        self.check((found == identity(first)).all(), "a sequence has another one's priority")
+
+    def check_adding(self, local):
+        """Acting does not lead too far, and no round begins before the last one is drawn."""
+        add, config = local.add_packed, self.config
+        replay, bound = config.run.replay, config.max_lead + ACTORS + 2
+
+        def checked(packed, environments):
+            newest, rounds = local.schedule.calls[0], local.schedule.rounds
+            add(packed, environments)
+            self.check(not newest or local.schedule.rounds == rounds, "rounds are mixed")
+            if replay.pace == "steady" and not self.restarts:
+                lead = local.schedule.calls[1] * replay.acting_steps_per_update
+                self.check(lead <= bound, f"acting leads by {lead} rows")
+
+        local.add_packed = checked
+
+    def check_end(self, failure):
+        """What must hold when the program has ended; whether it is finished."""
+        config, stopped = self.config, self.stop.is_set()
+        full = [each for each in self.errors if "No space left" in each]
+        self.check(self.errors == full, f"nodes failed: {'; '.join(self.errors)}")
+        late = self.scheduler.now - self.stopped_at
+        self.check(not stopped or late < STOP_SECONDS, f"it ended {late:.0f} s after the signal")
+        status = read_json(config.directory / STATUS)
+        done = status.get("phase") == "finished"
+        self.check(done or failure or stopped, "it ended without a reason")
+        killed = (done or stopped) and "was killed" in failure  # nothing is restarted any more
+        may_fail = full or killed or not self._max_restarts
+        self.check(not failure or may_fail, f"it failed: {failure}")
+        if done:
+            steps = status["steps"]
+            self.check(steps == STEPS, f"it finished at {steps} steps")
+            newest = newest_snapshot(config.directory)
+            self.check(newest == STEPS or failure, f"the newest snapshot is at {newest} steps")
+            left = steps - (config.resumed_at or 0)
+            self.check(self.taken >= left, f"only {self.taken} of {left} steps were taken")
+            if not self.restarts and not stopped:
+                self.check(self.taken == left, f"{self.taken} steps were taken, instead of {left}")
+        for name, process in self.processes.items():
+            if kind_of(name).holds_rows and process.node is not None:
+                restarted = bool(self.restarts.get(name)) or config.continues
+                self.check_replay(process.node.local, restarted=restarted)
+                if done and config.run.replay.pace == "steady":
+                    self.check_updates(process.node)
+        self.check_snapshots()
+        self.check_table()
+        return done and not failure
+
+    def check_updates(self, node):
+        """The learner made the updates that were drawn, and no more than were due."""
+        learner = next(p for name, p in self.processes.items() if kind_of(name).publishes)
+        if learner.how == "done" and not (self.restarts.get("replay/0") or self.config.continues):
+            schedule, updates = node.local.schedule, learner.node.learner.updates
+            unused = sum(draw.updates for draw, _ in node._unused)
+            drawn = schedule.updates - unused
+            self.check(
+                abs(node._learned - updates) <= 1, f"{updates} updates, {node._learned} noted"
+            )
+            due = (
+                schedule.steps - schedule.learning_since
+            ) / schedule._config.acting_steps_per_update
+            self.check(drawn <= due, f"{drawn} updates were made, {due} were due")
+            self.check(abs(drawn - updates) <= 1, f"{drawn} updates were drawn, {updates} made")
+
+    def check_snapshots(self):
+        """Every snapshot that is listed loads, and its counters agree."""
+        found = Snapshots(self.config.directory)
+        for steps in found.steps():
+            snapshot = found.read(steps, learner=np.zeros((), np.int32), replay=None)
+            wanted = {"steps": steps, "updates": int(snapshot.learner)}
+            self.check(snapshot.counters == snapshot.counters | wanted, f"counters at {steps}")
+
+    def check_table(self):
+        """The rows of metrics.csv have growing steps."""
+        path = self.config.directory / "metrics.csv"
+        if path.is_file():
+            header, *lines = path.read_text().splitlines()
+            column = header.split(",").index("steps")
+            rows = [int(line.split(",")[column]) for line in lines]
+            self.check(rows == sorted(set(rows)), f"metrics.csv has rows of {rows} steps")
+
+
+class Outcome(NamedTuple):
+    """Of a simulation without a violation: the hash of its events, and their number."""
+
+    digest: str
+    events: int
+
+
+def simulate(schedule):
+    """Runs a program to its end, resumed if it has to be; Violation if anything is wrong."""
+    scheduler = Scheduler(schedule.seed)
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder, without_jax():
+        config = make_config(schedule.seed, pathlib.Path(folder))
+        restarts = MAX_RESTARTS if schedule.seed % 5 else 0  # as under Ray, or under Launchpad
+        if not run(scheduler, config, schedule.faults, restarts):
+            newest = newest_snapshot(config.directory)
+            resumed = dataclasses.replace(config, resumed_at=newest)
+            if not run(scheduler, resumed, (), MAX_RESTARTS):
+                raise Violation("the resumed program did not finish")
+    return Outcome(scheduler.digest, scheduler.events)
+
+
+def run(scheduler, config, faults, max_restarts):
+    """Runs a program until it ends; whether it is finished."""
+    program, looked = Program(scheduler, faults, max_restarts=max_restarts), -1.0
+    agent = make_agent(program)
+    options = {"name": "counts", "Config": Config, "presets": {"default": Config}}
+    entry = AgentEntry(make_agent=lambda *_: agent, **options)
+    vars(config.run).update(program=program, entry=entry)
+    for name in (STATUS, RESTARTS):
+        (config.directory / name).unlink(missing_ok=True)
+
+    def finished():
+        nonlocal looked
+        if program.violations:
+            raise program.violations[0]
+        if scheduler.now < looked + 0.5:
+            return False
+        looked = scheduler.now
+        return read_json(config.directory / STATUS).get("phase") == "finished"
+
+    try:
+        nodes, clock = program.start(config), program.clock(scheduler.main.process)
+        with mock.patch.object(snapshots, "sealed", program.sealed):
+            failure = supervise(nodes, finished, program.stop, clock=clock)
+        if program.violations:
+            raise program.violations[0]
+        return program.check_end(failure)
+    except Hanging as error:
+        states = [f"{name} {process.how or 'runs'}" for name, process in program.processes.items()]
+        raise Violation(f"{error} {', '.join(states)}") from None
+    finally:
+        scheduler.end()
+        for node in program.nodes:
+            if recorder := getattr(node, "_recorder", None):  # of a process that was killed
+                recorder.close()
+        logging.getLogger("retrax").handlers.clear()
+
+
+def shortest(schedule):
+    """The fewest faults that show a violation, and its sentence."""
+    found = violation(schedule)
+    for fault in schedule.faults:
+        fewer = schedule._replace(faults=tuple(x for x in schedule.faults if x is not fault))
+        if sentence := violation(fewer):
+            schedule, found = fewer, sentence
+    return schedule, found
+
+
+def violation(schedule):
+    """The sentence of a violation; "" if there is none."""
+    try:
+        simulate(schedule)
+    except Violation as error:
+        return str(error)
+    return ""
+
+
+def vmap(function, in_axes=0):
+    """As `jax.vmap`, of one environment."""
+
+    def mapped(*arguments):
+        axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(arguments)
+        each = [
+            x if axis is None else jax.tree.map(lambda leaf: leaf[0], x)
+            for x, axis in zip(arguments, axes, strict=True)
+        ]
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[None], function(*each))
+
+    return mapped
+
+
+def eval_shape(function, *arguments):
+    """As `jax.eval_shape`, by a call with zeros."""
+    zeros = jax.tree.map(lambda x: np.zeros(np.shape(x), getattr(x, "dtype", None)), arguments)
+    found = function(*zeros)
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), np.asarray(x).dtype), found)
+
+
+@contextlib.contextmanager
+def without_jax():
+    """The agent is of NumPy: nothing is traced, compiled, or put on a device."""
+    same = {name: lambda x, *_, **__: x for name in ("jit", "device_put", "block_until_ready")}
+    with (
+        mock.patch.multiple(jax, **same, vmap=vmap, eval_shape=eval_shape),
+        mock.patch.object(jax.random, "key", return_value=np.zeros(2, np.uint32)),
+        mock.patch.object(jax.numpy, "zeros", np.zeros),
+    ):
+        yield
+
+
+def at_least_0(text):
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
+    return int(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=at_least_0, default=1000, help="how many")
+    parser.add_argument("--seed", type=at_least_0, default=0, help="the first one")
+    parser.add_argument("--schedule", type=pathlib.Path, help="a file with a schedule to replay")
+    arguments = parser.parse_args()
+    draw = functools.partial(map, Schedule.drawn)
+    schedules = draw(range(arguments.seed, arguments.seed + arguments.seeds))
+    if arguments.schedule is not None:
+        try:
+            schedules = [Schedule.parse(arguments.schedule.read_text())]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            sys.exit(f"{arguments.schedule} is no schedule: {error}")
+    began, count, outcome = time.process_time(), 0, None
+    for schedule in schedules:
+        try:
+            outcome = simulate(schedule)
+        except Violation as error:
+            fewest, sentence = shortest(schedule)
+            print(f"seed {schedule.seed}: {error}\nshortest: {sentence}\n{fewest.text()}")
+            sys.exit(1)
+        count += 1
+    seconds = time.process_time() - began
+    print(f"{count} schedules without a violation in {seconds:.1f} s of processor time")
+    if count == 1:
+        print(f"{outcome.events} events, hash {outcome.digest}")
+
+
+if __name__ == "__main__":
+    main()

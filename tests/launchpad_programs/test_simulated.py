@@ -1,0 +1,73 @@
+"""Simulated programs: fixed seeds, new ones for each commit, and those that found something."""
+
+import pathlib
+import subprocess
+
+import pytest
+from benchmark_modules import load
+
+simulate = load("simulate")
+Schedule = simulate.Schedule
+
+
+def check(seeds):
+    for seed in seeds:
+        schedule = Schedule.drawn(seed)
+        if simulate.violation(schedule):
+            fewest, sentence = simulate.shortest(schedule)
+            pytest.fail(f"seed {seed}: {sentence}; {fewest.text()}")
+
+
+def test_fixed_seeds():
+    check(range(90))
+
+
+def test_new_seeds():
+    """Of the commit, or 0 in a copy without Git."""
+    command, here = ["git", "rev-parse", "--short=7", "HEAD"], pathlib.Path(__file__).parent
+    found = subprocess.run(command, cwd=here, capture_output=True, text=True)
+    check(range(first := int(found.stdout or "0", 16), first + 10))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_ten_thousand_seeds():
+    check(range(1000, 11_000))
+
+
+@pytest.mark.parametrize(
+    ("seed", "faults"),
+    [
+        (48, [[3.67, "lose", "replay/0"]]),  # updates whose priorities were lost were due again
+        (21, [[0.3226813, "lose", "replay/0"], [0.4243463, "stop", "actor/1"]]),
+        (9, [[2.89, "stop", "actor/0"]]),  # two rows of metrics.csv had the same steps
+        (101, [[4.15, "stop", "replay/0"]]),  # so had they when a run was resumed at its end
+    ],
+)
+def test_what_was_found(seed, faults):
+    schedule = Schedule(seed, tuple(simulate.Fault(*fault) for fault in faults))
+    assert simulate.violation(schedule) == ""
+
+
+def test_a_schedule_decides_everything(monkeypatch, capsys):
+    """As `simulate.py --seeds 1 --seed 7` prints it."""
+    schedule = Schedule.drawn(7)
+    assert Schedule.parse(schedule.text()) == schedule
+    first, other = map(simulate.simulate, (schedule, Schedule.drawn(8)))
+    monkeypatch.setattr("sys.argv", ["simulate.py", "--seeds", "1", "--seed", "7"])
+    simulate.main()
+    assert capsys.readouterr().out.endswith(f"hash {first.digest}\n")
+    assert first != other
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"version": 2}', "a schedule must have version 1, got"),
+        ('{"version": 1, "seed": "x", "faults": []}', "a seed must be an integer of at least 0"),
+        ('{"version": 1, "seed": 1, "faults": [[1, "burn", "actor/0"]]}', "one of kill, .* 'burn'"),
+    ],
+)
+def test_bad_schedules_are_one_sentence(text, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Schedule.parse(text)
