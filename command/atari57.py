@@ -45,7 +45,13 @@ def compare(
         grid.add_column(name, justify="right", style="dim" if name == "paper" else "")
     notes = ["Scores are human-normalised: 0 random, 1 human. IQM: interquartile mean."]
     for entry in compared.entries:
-        grid.add_row(*_cells(entry), style="bold" if entry.own else "")
+        found, paper = entry.summary, {name: f"{x:.2f}" for name, x in entry.printed.items()}
+        numbers = found.mean, found.capped_mean, found.percentile_5, entry.iqm.mean
+        cells = [entry.algorithm, f"{found.median:.2f}", paper.get("median", "")]
+        cells += [*(f"{x:.2f}" for x in numbers), f"{found.games_above_human}"]
+        cells += [f"{entry.mean_rank:.2f}", paper.get("mean_rank", ""), f"{entry.elo:.0f}"]
+        cells.append(f"{entry.printed['elo']:.0f}" if "elo" in entry.printed else "")
+        grid.add_row(*cells, style="bold" if entry.own else "")
         if not math.isnan(entry.iqm.low):
             mean, low, high = (f"{x:.2f}" for x in entry.iqm)
             notes.append(
@@ -59,12 +65,3 @@ def compare(
     console.print(grid)
     console.print("\n".join(notes), highlight=False, soft_wrap=True)
     return output
-
-
-def _cells(entry: atari57.Entry) -> list[str]:
-    own, paper = entry.summary, {name: f"{value:.2f}" for name, value in entry.printed.items()}
-    numbers = own.mean, own.capped_mean, own.percentile_5, entry.iqm.mean
-    cells = [entry.algorithm, f"{own.median:.2f}", paper.get("median", "")]
-    cells += [*(f"{x:.2f}" for x in numbers), f"{own.games_above_human}"]
-    cells += [f"{entry.mean_rank:.2f}", paper.get("mean_rank", ""), f"{entry.elo:.0f}"]
-    return [*cells, f"{entry.printed['elo']:.0f}" if "elo" in entry.printed else ""]

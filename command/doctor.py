@@ -17,7 +17,7 @@ from rich.text import Text
 from .. import __version__
 from ..basics.machine import devices
 
-_TIERS = ("core", "distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
+_TIERS = ("core", "distributed", "cluster", "mujoco", "minatar", "bsuite", "box2d", "video")
 _MEND = {tier: f'pip install "retrax[{tier}]"' for tier in _TIERS}
 _MEND["core"] = "pip install retrax"
 _MEND["distributed"] = "pip install -r requirements.txt"  # the tested set; the extra has ranges
@@ -71,9 +71,7 @@ def report() -> list[Check]:
         name = tier if tier == "core" else f"{tier} tier"
         wrong = "; ".join(filter(None, packages.values()))
         mend = _MEND[tier] if wrong else None
-        detail = (
-            wrong or ", ".join(packages) or "not available here: it needs Linux and Python 3.10"
-        )
+        detail = wrong or ", ".join(packages) or "not available for this Python and system"
         checks.append(Check(name, not wrong and bool(packages), detail, mend))
     checks.insert(2, jax)  # after the core, which it belongs to
     return checks
@@ -88,6 +86,5 @@ def print_report(console: Console, checks: Sequence[Check]) -> int:
         table.add_row(check.name, mark, Text(check.detail))
     console.print(table)
     for mend, name in {check.mend: check.name for check in broken if check.mend}.items():
-        line = f"To fix {name}:  {mend}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(f"To fix {name}:  {mend}", markup=False, highlight=False, soft_wrap=True)
     return int(any(check.name in _NEEDED for check in broken))

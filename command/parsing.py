@@ -106,6 +106,21 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+@_REGISTRY.primitive_rule
+def _integer(info: Any) -> Any:
+    """Integers may be written as 1e5."""
+
+    def read(words: list[str]) -> int:
+        number = float(words[0]) if "e" in words[0] else int(words[0])
+        if number != number // 1:
+            raise ValueError(f"{words[0]} is not an integer")
+        return int(number)
+
+    form: Any = {"instance_from_str": read, "is_instance": lambda x: type(x) is int}
+    form |= {"nargs": 1, "metavar": "INT", "str_from_instance": lambda x: [str(x)]}
+    return tyro.constructors.PrimitiveConstructorSpec(**form) if info.type is int else None
+
+
 @_REGISTRY.struct_rule
 def _with_bounds(
     info: tyro.constructors.StructTypeInfo,

@@ -178,11 +178,9 @@ def train_command(arguments: Sequence[str]) -> int:
             raise ValueError(
                 f"--logger must be None for several seeds --on-device, got {run.logger}."
             )
-        if spec is None and not begun:
-            return _train({directory: run}, directory, resume=True, plain=given.plain)
-        if given.seeds == 1 and not begun:
-            environment = made[0] if made else None
-            return _train({directory: run}, directory, environment=environment, plain=given.plain)
+        if not begun and (spec is None or given.seeds == 1):
+            options = {"environment": made[0] if made else None, "resume": spec is None}
+            return _train({directory: run}, directory, plain=given.plain, **options)
     if spec is not None:
         run = run.resolve(spec)
         with own_code(run):
@@ -234,6 +232,5 @@ def _finish(directory: Path, *, is_stopped: bool = False, has_failed: bool = Fal
     if is_stopped:
         tell(f"Stopped by you. To continue: retrax train --resume {directory}")
     evaluate = "" if seed_runs(directory) else f"retrax evaluate {directory}  |  "
-    runs = "Run" if evaluate else "Runs"
-    print(f"{runs} in {directory}. Next: {evaluate}retrax plot {directory}")
+    print(f"Run{'' if evaluate else 's'} in {directory}. Next: {evaluate}retrax plot {directory}")
     return int(has_failed)

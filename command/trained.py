@@ -167,14 +167,15 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     if math.isnan(result.low):
         interval = f"no interval: it needs {LEAST_EPISODES} episodes"
     print(
-        f"mean return {result.mean_return:.6g} ({interval}) over {_episodes(result.episodes)} of "
-        f"{result.mean_length:.0f} steps, after {result.steps} steps of training"
+        f"mean return {result.mean_return:.6g} ({interval}) over {result.episodes} episode"
+        f"{'s' * (result.episodes > 1)} of {result.mean_length:.0f} steps, after {result.steps} "
+        f"steps of training{', the best snapshot' * (given['snapshot'] == 'best')}"
     )
     if result.policy:
         print(f"policy: {result.policy}")
-    for name, mode in result.modes.items():
-        found = f"{mode['mean_return']:.6g} over {_episodes(mode['episodes'])}"
-        print(f"{name}: {found if mode['episodes'] else 'no episodes'}")
+    for name, x in result.modes.items():
+        found = f"{x['mean_return']:.6g} over {x['episodes']} episode{'s' * (x['episodes'] > 1)}"
+        print(f"{name}: {found if x['episodes'] else 'no episodes'}")
     if given["video"]:
         print(f"video in {given['video']}")
     return 0
@@ -187,7 +188,3 @@ def plot_command(arguments: Sequence[str]) -> int:
     plot_learning_curves(output=output, **given)
     print(output)
     return 0
-
-
-def _episodes(number: int) -> str:
-    return f"{number} episode{'' if number == 1 else 's'}"

@@ -187,7 +187,8 @@ def train_together(
         parts: dict[_Part, contextvars.Context] = {}
         for directory, lock, start, loop in zip(configs, locks, starts, loops, strict=True):
             context = contextvars.copy_context()
-            own: dict[str, Any] = {"stop": process.EitherStop(stop), "console": not parts}
+            seeds = 0 if parts else len(configs)  # of which the console shows the first
+            own: dict[str, Any] = {"stop": process.EitherStop(stop), "seeds": seeds}
             part = _run(configs[directory], directory, lock, start, loop, **own, **shared)
             parts[part] = context
             stack.callback(context.run, part.close)
@@ -216,7 +217,7 @@ def _run(
     loop: "Loop | DeviceLoop",
     *,
     stop: threading.Event,
-    console: bool,
+    seeds: int,
     agent: Agent,
     spec: EnvironmentSpec,
     resume: bool,
@@ -238,7 +239,7 @@ def _run(
         seconds = start.restore(loop)
         if not resume:
             write_config(directory, config)  # first: what a kill leaves can be resumed
-        stack.callback(process.close_log, process.setup_log(directory, console=console))
+        stack.callback(process.close_log, process.setup_log(directory, console=seeds > 0))
         stack.push(closing.pop_all())  # before the log
         recorder = Recorder(
             config,
@@ -249,7 +250,7 @@ def _run(
             resumed_at=loop.flushed_at if resume else None,
             seconds=seconds,
             on_metrics=on_metrics,
-            progress=Progress(steps, loop.counters, plain=plain or not console),
+            progress=Progress(steps, loop.counters, plain=plain or not seeds, seeds=seeds or 1),
         )
         stack.callback(recorder.close)
         for note in start.notes:
@@ -318,7 +319,11 @@ def _run(
                         raise
                     with contextlib.suppress(Exception):  # the first error says more
                         save_last(None)
-                    if not _is_stop(error, stop):
+                    is_stop = isinstance(error, KeyboardInterrupt)
+                    if isinstance(error, RefusedError | EOFError | ConnectionError):
+                        time.sleep(0.5)  # a signal may reach environments' processes first
+                        is_stop = stop.is_set()
+                    if not is_stop:
                         raise
                     stop.set()
         except (Exception, SystemExit) as error:
@@ -336,11 +341,3 @@ def _run(
         recorder.end(loop.counters, interrupted=interrupted)
         counted = loop.counters.steps, loop.counters.updates, recorder.last_return
         return Summary(directory, *counted, interrupted, recorder.best.mean_return)
-
-
-def _is_stop(error: BaseException, stop: threading.Event) -> bool:
-    """Whether a signal ended an environment's step, whose processes it reaches as well."""
-    if isinstance(error, RefusedError | EOFError | ConnectionError):
-        time.sleep(0.5)  # it may reach this process last
-        return stop.is_set()
-    return isinstance(error, KeyboardInterrupt)

@@ -138,7 +138,7 @@ def make_pure_vector(
         made = make(id, seed=seed, num_envs=num_envs, search_path=search_path)
     if not isinstance(made, PureVector):
         made.close()
-        known = ", ".join([*OURS, *_IN_JAX, "pgx:ID", "module:NAME"])
+        known = ", ".join([*OURS, *_IN_JAX, "pgx:ID (pgx:minatar-breakout)", "module:NAME"])
         raise ValueError(f"{name} is not an environment written in JAX: allowed are {known}.")
     return made
 

@@ -103,7 +103,7 @@ def test_set_up_is_what_we_promise_and_continuous_integration_runs_it():
     bash = [block for block in blocks(read("README.md")) if block.language == "bash"]
     assert bash[0].text.splitlines() == [
         "python3 -m venv .venv && . .venv/bin/activate",
-        "pip install -e '.[cluster,dev]'",
+        "pip install -e '.[all,dev]'",
         "retrax train reactor --environment catch",
         "pytest",
     ]

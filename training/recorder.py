@@ -120,7 +120,7 @@ class MetricsTable:
 
     def _write_line(self, cells: Iterable[str]) -> None:
         with writing(self._path):
-            _csv_writer(self._csv).writerow(cells)
+            csv.writer(self._csv, lineterminator="\n").writerow(cells)
             self._csv.flush()
 
 
@@ -177,10 +177,6 @@ def _number(value: Any) -> Any:
         return np.float32(value)
 
 
-def _csv_writer(file: Any) -> Any:
-    return csv.writer(file, lineterminator="\n")
-
-
 def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     """Keeps whole rows up to `steps`. The file is replaced in one go: a kill loses nothing.
 
@@ -202,7 +198,7 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     whole = [dict(zip(names, row, strict=True)) for row in rows if _is_whole(row, names)]
     kept = [[row.get(name, "") for name in columns] for row in whole if int(row["steps"]) <= steps]
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        _csv_writer(file).writerows([columns, *kept])
+        csv.writer(file, lineterminator="\n").writerows([columns, *kept])
     if steps and not complete:
         _log.warning(f"{path} was missing or empty: a new one is started, without earlier rows.")
     elif len(whole) < len(rows):
@@ -243,8 +239,9 @@ def describe(
 class Progress:
     """Shows steps, rates, return and remaining time."""
 
-    def __init__(self, steps: int, start: Counters, *, plain: bool = False):
-        """Prepares the display of a run that continues at `start`; `plain` has no bar."""
+    def __init__(self, steps: int, start: Counters, *, plain: bool = False, seeds: int = 1):
+        """Prepares the display of `seeds` runs, which continue at `start`; `plain` has no bar."""
+        self.seeds, self._each = seeds, f" of each of {seeds} seeds" * (seeds > 1)
         self._steps, self._updates_before = steps, start.updates
         self._measured_from: tuple[float, int] | None = None
         self._last_line = time.perf_counter()
@@ -252,7 +249,7 @@ class Progress:
         self._bar: Bar | None = None
         self._is_notebook, self._written = console.is_jupyter and not plain, 0
         if console.is_terminal and not plain:
-            # The bar fills the width that the text leaves, so that the ETA fits into 80 columns.
+            # The bar fills the width that the text leaves, which fits into 80 columns.
             text = TextColumn("{task.description}", markup=False)
             self._bar = Bar(text, BarColumn(bar_width=None), console=console, expand=True)
             self._task = self._bar.add_task("compiling", total=steps, completed=start.steps)
@@ -276,8 +273,10 @@ class Progress:
     def show(self, counters: Counters, returns: str, clock: Mapping[str, float]) -> str:
         """Updates the bar; returns a log line, or "" if the previous one is recent."""
         now = time.perf_counter()
-        steps, eta = f"{counters.steps}/{self._steps} steps", self._eta(counters, now)
-        text = f"{steps}, {clock['steps_per_second']:.0f}/s, ETA {eta}, {returns}"
+        steps = f"{counters.steps}/{self._steps} steps{self._each}"
+        acting, learning, speed = (self.seeds * clock[name] for name in WALL_CLOCK_COLUMNS[1:])
+        eta = self._eta(counters, now)
+        text = f"{steps}, {speed:.0f}/s, ETA {eta}, {returns}"
         if self._bar is not None:
             self._bar.update(self._task, description=text, completed=counters.steps)
         filled = "#" * (_BAR_LETTERS * counters.steps // self._steps)
@@ -285,11 +284,9 @@ class Progress:
         if now - self._last_line < _LINE_SECONDS and counters.steps < self._steps:
             return ""
         self._last_line = now
-        speed, acting = clock["steps_per_second"], clock["acting_steps_per_second"]
-        learning = f"{rate(clock['learning_updates_per_second'])} updates/s"
         return (
-            f"{steps} | {speed:.0f} steps/s (acting {acting:.0f} steps/s, learning {learning}) | "
-            f"{counters.updates} updates | {returns} | ETA {eta}"
+            f"{steps} | {speed:.0f} steps/s (acting {acting:.0f} steps/s, learning "
+            f"{rate(learning)} updates/s) | {counters.updates} updates | {returns} | ETA {eta}"
         )
 
     def _write(self, text: str, end: str = "") -> None:
@@ -482,11 +479,12 @@ class Recorder(contextlib.ExitStack):
 
     def end(self, counters: Counters, *, interrupted: bool) -> None:
         """The run has ended, with its last row."""
-        seconds = self.seconds
+        seeds = self._progress.seeds if self._progress else 1
+        steps, updates = (seeds * x / self.seconds for x in (counters.steps, counters.updates))
         _log.info(
             f"{'Stopped' if interrupted else 'Finished'} at {counters.steps} steps and "
-            f"{counters.updates} updates, on average {rate(counters.steps / seconds)} steps/s and "
-            f"{rate(counters.updates / seconds)} updates/s including compilation and evaluations; "
+            f"{counters.updates} updates, on average {rate(steps)} steps/s and {rate(updates)} "
+            f"updates/s{f' of {seeds} seeds' * (seeds > 1)} including compilation and evaluations; "
             f"last {shown_returns(self.last_return, self.greedy)}."
         )
 

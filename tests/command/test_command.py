@@ -69,15 +69,6 @@ def test_help_without_an_agent_tells_both_forms(capsys, command):
     assert "acer, agent57, d4pg, reactor, or module:NAME" in out
 
 
-@pytest.mark.parametrize("arguments", [f"{CATCH} --help", "evaluate --help", "doctor --help"])
-def test_help_fits_80_columns(capsys, monkeypatch, arguments):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(arguments.split()) == 0
-    out = capsys.readouterr().out
-    # Docstrings of commands are given as they are, and may be a little longer.
-    assert max(map(len, out.splitlines())) <= 100
-
-
 def test_help_lists_fields_with_their_defaults(capsys):
     assert main([*CATCH.split(), "--help"]) == 0
     out = capsys.readouterr().out
@@ -105,7 +96,7 @@ UNIFORM = dataclasses.replace(SMALL().replay, selector="uniform")
         ("CartPole-v1 --agent.distributional False", 60_000, SMALL(distributional=False)),
         ("ALE/Pong-v5", 50_000_000, PAPER()),
         ("catch --preset paper --steps 7 --agent.discount 0.5", 7, PAPER(discount=0.5)),
-        ("catch --steps 100000 --agent.replay.selector uniform", 100_000, SMALL(replay=UNIFORM)),
+        ("catch --steps 1e5 --agent.replay.selector uniform", 100_000, SMALL(replay=UNIFORM)),
     ],
 )
 def test_defaults_preset_and_options_give_the_fields(parsed, tmp_path, words, steps, config):

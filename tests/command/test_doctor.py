@@ -14,7 +14,7 @@ from retrax.basics import machine
 from retrax.command import doctor
 
 VERSION = metadata.version
-TIERS = ("distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
+TIERS = ("distributed", "cluster", "mujoco", "minatar", "bsuite", "box2d", "video")
 
 
 def printed(found, width=300):
@@ -70,7 +70,7 @@ CORE = "To fix core: pip install retrax"
             *('To fix cluster tier: pip install "retrax[cluster]"', 0),
         ),
         (
-            *({}, NEVER, "distributed tier no not available here: it needs Linux and Python 3.10"),
+            *({}, NEVER, "distributed tier no not available for this Python and system"),
             *("", 0),
         ),
         (

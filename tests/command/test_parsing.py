@@ -103,7 +103,10 @@ def test_values_and_defaults():
         ("--name x --part.rat 3", "Perhaps you meant: --part.rate FLOAT"),
         ("--name x y", "Unrecognized options: y"),
         ("--name x --no-plain", "Unrecognized options: --no-plain"),
-        ("--name x --count 1e3", "Error parsing --count: no type matching {None} INT could be ins"),
+        (
+            "--name x --count 1e-3",
+            "Error parsing --count: no type matching {None} INT could be ins",
+        ),
         ("--name x --part.rate fast", "Error parsing --part.rate: could not convert string to fl"),
         ("--name x --sizes 1 a", "parsing --sizes: Could not find valid parse for arguments: ['1'"),
         ("--name x --kind c", "invalid choice 'c' for argument '--kind'"),
