@@ -93,13 +93,13 @@ class Agent(NamedTuple):
 MakeAgent = TypeVar("MakeAgent", bound=Callable[..., Agent])  # what wrappers decorate
 
 
-def wraps_agents(wrap: Callable[[Agent, Any], Agent]) -> Callable[[MakeAgent], MakeAgent]:
-    """Decorates `make_agent`: each agent that it makes goes through `(agent, config) -> agent`."""
+def wraps_agents(wrap: Callable[..., Agent]) -> Callable[[MakeAgent], MakeAgent]:
+    """Decorates `make_agent`: its agents go through `(agent, EnvironmentSpec, config) -> agent`."""
 
     def decorate(make_agent: MakeAgent) -> MakeAgent:
         @functools.wraps(make_agent)
         def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
-            return wrap(make_agent(environment_spec, config, **parts), config)
+            return wrap(make_agent(environment_spec, config, **parts), environment_spec, config)
 
         return cast(MakeAgent, make)
 
@@ -114,9 +114,8 @@ def takes_wrapper(make_agent: MakeAgent) -> MakeAgent:
 
     @functools.wraps(make_agent)
     def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
-        wrap = parts.pop("wrap", None)
-        agent = make_agent(environment_spec, config, **parts)
-        return wrap(agent, config) if wrap else agent
+        wrap = parts.pop("wrap", None) or (lambda agent, config: agent)
+        return cast(Agent, wrap(make_agent(environment_spec, config, **parts), config))
 
     return cast(MakeAgent, make)
 

@@ -13,17 +13,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..datatypes import TimeStep
-from .base import (
-    ActorState,
-    Agent,
-    Decision,
-    Gradients,
-    LearnerState,
-    MakeAgent,
-    Params,
-    wraps_agents,
-)
+from ..datatypes import EnvironmentSpec, TimeStep
+from .base import ActorState, Agent, Decision, MakeAgent, wraps_agents
 
 
 class AveragedLearnerState(NamedTuple):
@@ -31,13 +22,13 @@ class AveragedLearnerState(NamedTuple):
 
     average: Any
     num_updates: jax.Array
-    learner: LearnerState
+    learner: Any
 
 
 class AveragedParams(NamedTuple):
     """Acting parameters: the newest, and the average of them or of a part of them."""
 
-    newest: Params
+    newest: Any
     average: Any
 
 
@@ -52,12 +43,13 @@ def evaluates_average(part: str | None = None) -> Callable[[MakeAgent], MakeAgen
     """
 
     @wraps_agents
-    def decorate(agent: Agent, config: Any) -> Agent:
+    def decorate(agent: Agent, environment_spec: EnvironmentSpec, config: Any) -> Agent:
+        del environment_spec
         decay = config.evaluation_average_decay
         if not decay:
             return agent
 
-        def newest(learner: LearnerState) -> Any:
+        def newest(learner: Any) -> Any:
             params = agent.acting_params(learner)
             return getattr(params, part) if part else params
 
@@ -70,7 +62,7 @@ def evaluates_average(part: str | None = None) -> Callable[[MakeAgent], MakeAgen
             averaged = params.newest._replace(**{part: average}) if part else average
             return agent.exploit(averaged, state, timestep)
 
-        def apply(state: AveragedLearnerState, grads: Gradients) -> AveragedLearnerState:
+        def apply(state: AveragedLearnerState, grads: Any) -> AveragedLearnerState:
             """After n updates: sum_k w_k newest_k / sum_k w_k, where w_k = decay^(n - k)."""
             learner = agent.apply(state.learner, grads)
             num_updates = state.num_updates + 1

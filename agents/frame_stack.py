@@ -47,24 +47,23 @@ def sees_frame_stacks(make_agent: MakeAgent) -> MakeAgent:
 
     @functools.wraps(make_agent)
     def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
-        count = config.frame_stack
+        count, seen = config.frame_stack, environment_spec.observations
         agent = make_agent(stacked_spec(environment_spec, count), config, **parts)
-        return _take_single(agent, environment_spec.observations, count) if count > 1 else agent
+        if count == 1:
+            return agent
+
+        def begin(key: jax.Array, actor_id: Any, num_actors: int) -> FrameStackState:
+            frames = jnp.zeros((count - 1, *seen.shape), seen.dtype)
+            return FrameStackState(frames, agent.begin(key, actor_id, num_actors))
+
+        return agent._replace(
+            begin=begin,
+            explore=_stacking(agent.explore),
+            exploit=_stacking(agent.exploit),
+            sequence=dataclasses.replace(agent.sequence, frame_stack=count),
+        )
 
     return cast(MakeAgent, make)
-
-
-def _take_single(agent: Agent, seen: specs.Array, frame_stack: int) -> Agent:
-    def begin(key: jax.Array, actor_id: Any, num_actors: int) -> FrameStackState:
-        frames = jnp.zeros((frame_stack - 1, *seen.shape), seen.dtype)
-        return FrameStackState(frames, agent.begin(key, actor_id, num_actors))
-
-    return agent._replace(
-        begin=begin,
-        explore=_stacking(agent.explore),
-        exploit=_stacking(agent.exploit),
-        sequence=dataclasses.replace(agent.sequence, frame_stack=frame_stack),
-    )
 
 
 def _stacking(act: ActingFunction) -> ActingFunction:

@@ -19,6 +19,7 @@ that is above 1 (H < 69 for discount 0.99).
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
-from ..datatypes import Sample, TimeStep
+from ..datatypes import EnvironmentSpec, Sample, TimeStep
 from .base import ActingFunction, Agent, Decision, Params, Update, wraps_agents
 
 DISCOUNTED_SUM = "discounted_sum"  # name of the extra
@@ -35,17 +36,10 @@ HEADROOM = 2.0  # of the presets' supports over the largest sum
 LARGEST_MASS = 0.05  # outside of each end of a support
 
 
-class ScaledLearnerState(NamedTuple):
-    """The largest absolute discounted sum `[]` so far, 0 at first, and the agent's own state."""
+class Scaled(NamedTuple):
+    """The largest absolute discounted sum `[]`, and the agent's own learner state or gradients."""
 
-    largest: jax.Array
-    learner: Any
-
-
-class ScaledGradients(NamedTuple):
-    """Gradients with the largest absolute discounted sum `[]` of their sample."""
-
-    largest: jax.Array
+    largest: jax.Array  # in all samples so far, 0 at first, or in the gradients' sample too
     learner: Any
 
 
@@ -90,27 +84,24 @@ def accumulate(
 
 def logged_sums(timesteps: TimeStep, discount: float) -> jax.Array:
     """What each time step `[N]` of episodes that follow each other contributes: `[N]`."""
-
-    def step(sums: EpisodeSums, timestep: TimeStep) -> tuple[EpisodeSums, jax.Array]:
-        return accumulate(sums, timestep, discount)
-
+    step = functools.partial(accumulate, discount=discount)
     return jax.lax.scan(step, _no_sums(), timesteps)[1]
 
 
 @wraps_agents
-def scales_rewards(agent: Agent, config: Any) -> Agent:
+def scales_rewards(agent: Agent, environment_spec: EnvironmentSpec, config: Any) -> Agent:
     """Decorates `make_agent`: where the config has `scale_rewards`, samples have scaled rewards.
 
     The metrics then include the divisor, `reward_scale`.
     """
+    del environment_spec
     if not config.scale_rewards:
         return agent
     discount = config.discount
-    scalar = jax.ShapeDtypeStruct((), np.float32)
-    extras = {**agent.sequence.extras, DISCOUNTED_SUM: scalar}
+    extras = {**agent.sequence.extras, DISCOUNTED_SUM: jax.ShapeDtypeStruct((), np.float32)}
 
-    def init(key: jax.Array) -> ScaledLearnerState:
-        return ScaledLearnerState(jnp.zeros(()), agent.init(key))
+    def init(key: jax.Array) -> Scaled:
+        return Scaled(jnp.zeros(()), agent.init(key))
 
     def begin(key: jax.Array, actor_id: Any, num_actors: int) -> ScaledActorState:
         return ScaledActorState(_no_sums(), agent.begin(key, actor_id, num_actors))
@@ -124,7 +115,7 @@ def scales_rewards(agent: Agent, config: Any) -> Agent:
 
         return accumulating
 
-    def gradients(state: ScaledLearnerState, sample: Sample) -> tuple[ScaledGradients, Update]:
+    def gradients(state: Scaled, sample: Sample) -> tuple[Scaled, Update]:
         rest = dict(sample.rows.extras)
         sums = jnp.where(sample.mask, jnp.abs(rest.pop(DISCOUNTED_SUM)), 0.0)
         largest = jnp.maximum(state.largest, jnp.max(sums))
@@ -132,12 +123,12 @@ def scales_rewards(agent: Agent, config: Any) -> Agent:
         rows = sample.rows._replace(reward=sample.rows.reward / scale, extras=rest)
         grads, update = agent.gradients(state.learner, sample._replace(rows=rows))
         metrics = {**update.metrics, "reward_scale": scale}
-        return ScaledGradients(largest, grads), update._replace(metrics=metrics)
+        return Scaled(largest, grads), update._replace(metrics=metrics)
 
-    def apply(state: ScaledLearnerState, grads: ScaledGradients) -> ScaledLearnerState:
+    def apply(state: Scaled, grads: Scaled) -> Scaled:
         # Averaged over devices, the sum is below the largest of them: it grows in several updates.
         largest = jnp.maximum(state.largest, grads.largest)
-        return ScaledLearnerState(largest, agent.apply(state.learner, grads.learner))
+        return Scaled(largest, agent.apply(state.learner, grads.learner))
 
     return agent._replace(
         init=init,

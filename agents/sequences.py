@@ -17,15 +17,10 @@ MEMORY = "memory"  # the extra of actors that store it; kept where a sequence ca
 
 
 class ActorState(NamedTuple):
-    """What an actor keeps between time steps.
+    """State of an actor between time steps."""
 
-    Attributes:
-      key: PRNG key that draws actions.
-      memory: the network's recurrent state before the next observation; empty without memory.
-    """
-
-    key: jax.Array
-    memory: Any
+    key: jax.Array  # draws actions
+    memory: Any  # recurrent state before the next observation; empty without memory
 
 
 def memory_extras(memory: Any, stored: bool) -> dict[str, Any]:

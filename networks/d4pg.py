@@ -5,6 +5,7 @@ paper (Tassa et al. 2018). `B` denotes the batch, `F` features of an observation
 the dimensions of an action.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -28,6 +29,7 @@ from .torsos import (
 D4PG_CONVOLUTIONS = ((32, 3, 2), (32, 3, 1))
 
 ActionInput = Literal["second_layer", "concatenated"]
+_layer_norm = functools.partial(hk.LayerNorm, axis=-1, create_scale=True, create_offset=True)
 
 
 class D4PGNetworks(NamedTuple):
@@ -72,11 +74,12 @@ class PolicyModule(hk.Module):
         actions: specs.BoundedArray,
         sizes: Sequence[int],
         layer_norm: bool,
+        residual: bool,
         name: str | None = None,
     ):
         super().__init__(name=name)
         self._shape = actions.shape
-        self._layers = _hidden_layers(sizes, layer_norm)
+        self._layers = _hidden_layers(sizes, layer_norm, residual)
         # Near zero: initial actions are in the middle of the bounds, where tanh is steep. Our
         # choice.
         self._output = hk.Linear(
@@ -107,11 +110,12 @@ class CriticModule(hk.Module):
         sizes: Sequence[int],
         layer_norm: bool,
         action_input: ActionInput,
+        residual: bool,
         name: str | None = None,
     ):
         super().__init__(name=name)
         self._actions = actions
-        self._layers = _hidden_layers(sizes, layer_norm)
+        self._layers = _hidden_layers(sizes, layer_norm, residual)
         self._action = None
         if action_input == "second_layer":
             self._action = hk.Linear(sizes[1], with_bias=False, name="action")
@@ -139,6 +143,7 @@ def make_d4pg_networks(
     policy_sizes: Sequence[int] = (300, 200),
     critic_sizes: Sequence[int] = (400, 300),
     layer_norm: bool = False,
+    residual: bool = False,
     action_input: ActionInput = "second_layer",
     convolutions: Convolutions | None = D4PG_CONVOLUTIONS,
     pixel_features: int = 50,
@@ -152,6 +157,7 @@ def make_d4pg_networks(
       policy_sizes: units of the policy's hidden layers, at least one layer.
       critic_sizes: units of the critic's, at least two layers for "second_layer".
       layer_norm: whether the first layers have LayerNorm and tanh in place of ReLU.
+      residual: SimBa's layers: linear, then blocks of the same size, then LayerNorm.
       action_input: where the critic takes the action, see `CriticModule`.
       convolutions: (channels, kernel, stride) of each, for images; None: by size.
       pixel_features: units of the layer after the convolutions.
@@ -169,10 +175,12 @@ def make_d4pg_networks(
         size = int(np.prod(observation.shape))
     features = specs.Array((size,), np.float32)
     policy = make_feed_forward_network(
-        lambda: PolicyModule(actions, policy_sizes, layer_norm), features
+        lambda: PolicyModule(actions, policy_sizes, layer_norm, residual), features
     )
     critic = make_feed_forward_network(
-        lambda: CriticModule(actions, num_outputs, critic_sizes, layer_norm, action_input),
+        lambda: CriticModule(
+            actions, num_outputs, critic_sizes, layer_norm, action_input, residual
+        ),
         features,
         actions,
     )
@@ -198,22 +206,36 @@ class _NormedLayer(hk.Module):
     def __init__(self, size: int, name: str):
         super().__init__(name=name)
         self._linear = hk.Linear(size)
-        self._norm = hk.LayerNorm(axis=-1, create_scale=True, create_offset=True)
+        self._norm = _layer_norm()
 
     def __call__(self, inputs: jax.Array) -> jax.Array:
         return jnp.tanh(self._norm(self._linear(inputs)))
 
 
-def _hidden_layers(sizes: Sequence[int], layer_norm: bool) -> list[hk.Module]:
-    """Linear layers "hidden_1", "hidden_2", ...; the first has LayerNorm if `layer_norm`."""
-    kinds = [_NormedLayer if layer_norm else hk.Linear, *(hk.Linear for _ in sizes[1:])]
-    return [
-        kind(size, name=f"hidden_{number}")
-        for number, (kind, size) in enumerate(zip(kinds, sizes, strict=True), start=1)
-    ]
+class _ResidualBlock(hk.Module):
+    """x + W relu(V LayerNorm(x)), with 4 D units: `[B, D] -> [B, D]` (SimBa, section 4.2)."""
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        size = inputs.shape[-1]
+        units = jax.nn.relu(hk.Linear(4 * size, name="inner")(_layer_norm()(inputs)))
+        return inputs + hk.Linear(size, name="outer")(units)
+
+
+class _Embedding(hk.Linear):
+    """A linear layer that no activation follows."""
+
+
+def _hidden_layers(sizes: Sequence[int], layer_norm: bool, residual: bool) -> list[hk.Module]:
+    """Layers "hidden_1", "hidden_2", ...; the first has LayerNorm if `layer_norm`."""
+    first = _NormedLayer if layer_norm else _Embedding if residual else hk.Linear
+    layers: list[hk.Module] = [first(sizes[0], name="hidden_1")]
+    for number, size in enumerate(sizes[1:], start=2):
+        name = f"hidden_{number}"
+        layers.append(_ResidualBlock(name=name) if residual else hk.Linear(size, name=name))
+    return [*layers, _layer_norm()] if residual else layers
 
 
 def _activated(layer: hk.Module, inputs: jax.Array) -> jax.Array:
-    """The layer's outputs, with ReLU if the layer has no activation."""
+    """The layer's outputs, with ReLU behind an `hk.Linear`."""
     outputs: Any = layer(inputs)
-    return outputs if isinstance(layer, _NormedLayer) else jax.nn.relu(outputs)
+    return jax.nn.relu(outputs) if type(layer) is hk.Linear else outputs

@@ -890,14 +890,6 @@ def concatenated_relu(x):
     return np.concatenate([np.maximum(x, 0.0), np.maximum(-x, 0.0)], axis=-1)
 
 
-def image_features(image, layers):
-    """uint8 image `[H, W, C]` -> `[D]`; `layers` is a list of (weights, biases, stride)."""
-    features = image.astype(np.float64) / 255.0
-    for weights, biases, stride in layers:
-        features = concatenated_relu(valid_convolution(features, weights, biases, stride))
-    return features.reshape(-1)
-
-
 def lstm(inputs, is_first, hidden, cell, weights, biases):
     """Outputs `[T, H]` and the last (hidden, cell), `[H]` each; zeros where `is_first`.
 

@@ -14,13 +14,8 @@ from dm_env import StepType, specs
 
 from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
-from ...networks import (
-    FeedForwardNetwork,
-    MakeTorso,
-    RecurrentNetwork,
-    make_acer_network,
-    make_advantage_network,
-)
+from ...networks import FeedForwardNetwork, MakeTorso, RecurrentNetwork
+from ...networks.acer import make_acer_network, make_advantage_network
 from .. import sequences
 from ..base import Agent, Decision, Update, check_network_or_torso, takes_wrapper
 from ..evaluation_average import evaluates_average
@@ -35,20 +30,15 @@ from .policies import Estimates, categorical, gaussian
 class LearnerState(NamedTuple):
     """State of the learner.
 
-    Attributes:
-      params: `{"network": ..., "advantage": ...}`, the second for continuous actions only: the
-        advantage network, or Q's last layers without stochastic dueling.
-      average_params: the network's, exponentially averaged over updates, for the trust region.
-      optimizer_state: optax's.
-      num_updates: int32 `[]`.
-      key: PRNG key that draws the actions of stochastic dueling and of the bias correction.
+    `params` are `{"network": ..., "advantage": ...}`, the second for continuous actions only: the
+    advantage network, or Q's last layers without stochastic dueling.
     """
 
     params: Any
-    average_params: Any
+    average_params: Any  # the network's, averaged over updates, for the trust region
     optimizer_state: optax.OptState
-    num_updates: jax.Array
-    key: jax.Array
+    num_updates: jax.Array  # int32 `[]`
+    key: jax.Array  # draws the actions of stochastic dueling and of the bias correction
 
 
 class Terms(NamedTuple):

@@ -46,15 +46,10 @@ class IntrinsicParams(NamedTuple):
 
 
 class ActingParams(NamedTuple):
-    """What actors fetch.
+    """What actors fetch."""
 
-    Attributes:
-      values: parameters of the value networks, by name.
-      intrinsic: `IntrinsicParams`, or None without intrinsic rewards.
-    """
-
-    values: dict[str, Any]
-    intrinsic: Any
+    values: dict[str, Any]  # parameters of the value networks, by name
+    intrinsic: Any  # `IntrinsicParams`, or None without intrinsic rewards
 
 
 class IntrinsicState(NamedTuple):
@@ -74,57 +69,32 @@ class EvaluatorState(NamedTuple):
 
 
 class ActorState(NamedTuple):
-    """State of an actor or of an evaluator between time steps.
-
-    Attributes:
-      key: PRNG key.
-      number: int32 `[]`, the actor's.
-      epsilon: float32 `[]`, epsilon_l.
-      arm: int32 `[]`, of this episode.
-      bandit: the actor's meta-controller: the episodes of `explore`.
-      evaluator: of an evaluator: the episodes of `exploit`, and the arm of `warm_start`.
-      previous_action: int32 `[]`.
-      memory: recurrent states of the value networks before the next observation.
-      intrinsic: `IntrinsicState`, or None without intrinsic rewards.
-      intrinsic_reward: float32 `[]`, of the newest observation.
-      extrinsic_return: float32 `[]`, undiscounted, of the episode so far.
-      intrinsic_return: float32 `[]`, undiscounted, of the episode so far.
-    """
+    """State of an actor or of an evaluator between time steps."""
 
     key: jax.Array
-    number: jax.Array
-    epsilon: jax.Array
-    arm: jax.Array
-    bandit: BanditState
-    evaluator: EvaluatorState
-    previous_action: jax.Array
-    memory: dict[str, Any]
-    intrinsic: Any
-    intrinsic_reward: jax.Array
-    extrinsic_return: jax.Array
-    intrinsic_return: jax.Array
+    number: jax.Array  # int32 `[]`, the actor's
+    epsilon: jax.Array  # float32 `[]`, epsilon_l
+    arm: jax.Array  # int32 `[]`, of this episode
+    bandit: BanditState  # the actor's meta-controller: the episodes of `explore`
+    evaluator: EvaluatorState  # the episodes of `exploit`, and the arm of `warm_start`
+    previous_action: jax.Array  # int32 `[]`
+    memory: dict[str, Any]  # recurrent states of the value networks before the next observation
+    intrinsic: Any  # `IntrinsicState`, or None without intrinsic rewards
+    intrinsic_reward: jax.Array  # float32 `[]`, of the newest observation
+    extrinsic_return: jax.Array  # float32 `[]`, undiscounted, of the episode so far
+    intrinsic_return: jax.Array  # float32 `[]`, undiscounted, of the episode so far
 
 
 class LearnerState(NamedTuple):
-    """State of the learner; keys are the names of value networks or of auxiliary networks.
-
-    Attributes:
-      params: of the online value networks.
-      target_params: of the target networks, copied every `target_update_period` updates.
-      optimizer_states: one for each value network.
-      auxiliary_params: of `embedding`, `classifier`, `predictor`; empty without intrinsic reward.
-      auxiliary_states: optimiser states, `embedding` (with the classifier) and `predictor`.
-      random_params: of the random network, never trained; `()` without intrinsic reward.
-      num_updates: int32 `[]`.
-    """
+    """State of the learner; keys are the names of value networks or of auxiliary networks."""
 
     params: dict[str, Any]
-    target_params: dict[str, Any]
+    target_params: dict[str, Any]  # copied every `target_update_period` updates
     optimizer_states: dict[str, optax.OptState]
-    auxiliary_params: dict[str, Any]
-    auxiliary_states: dict[str, optax.OptState]
-    random_params: Any
-    num_updates: jax.Array
+    auxiliary_params: dict[str, Any]  # `embedding`, `classifier`, `predictor`; or empty
+    auxiliary_states: dict[str, optax.OptState]  # `embedding` (with the classifier), `predictor`
+    random_params: Any  # never trained; `()` without intrinsic reward
+    num_updates: jax.Array  # int32 `[]`
 
 
 class Gradients(NamedTuple):

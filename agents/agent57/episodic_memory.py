@@ -15,20 +15,15 @@ _BLOCK = 512  # slots read at a time; 1,024 and 2,048 are no faster on a CPU
 class MemoryState(NamedTuple):
     """The embeddings of an episode, and the scale of their distances.
 
-    Attributes:
-      entries: float32 `[C + 1, D]`, a ring. One more than the capacity: a new entry is written
-        before its neighbours are looked up, so that a donated buffer is updated in place (if
-        it were read first, the whole buffer would be copied).
-      size: int32 `[]`, entries ever stored in this episode.
-      mean_distance: float32 `[]`, running mean of the squared distances to neighbours. It is kept
-        between episodes (unspecified in the paper; our choice).
-      num_means: int32 `[]`, number of look-ups in the mean.
+    The ring has one entry more than the capacity: a new entry is written before its neighbours are
+    looked up, so that a donated buffer is updated in place (if it were read first, the whole buffer
+    would be copied). Distances are kept between episodes (unspecified in the paper; our choice).
     """
 
-    entries: jax.Array
-    size: jax.Array
-    mean_distance: jax.Array
-    num_means: jax.Array
+    entries: jax.Array  # float32 `[C + 1, D]`
+    size: jax.Array  # int32 `[]`, entries ever stored in this episode
+    mean_distance: jax.Array  # float32 `[]`, running mean of the squared ones to neighbours
+    num_means: jax.Array  # int32 `[]`, look-ups in the mean
 
 
 def init(capacity: int, embedding_size: int) -> MemoryState:

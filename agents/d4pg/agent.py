@@ -3,6 +3,7 @@
 `B` denotes the batch, `F` features, `P` the outputs of the critic, which its head interprets.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -13,74 +14,47 @@ from dm_env import StepType, specs
 
 from ... import losses
 from ...datatypes import EnvironmentSpec, Sample, SequenceSpec, TimeStep
-from ...networks import (
-    CriticHead,
-    D4PGNetworks,
-    categorical_head,
-    make_d4pg_networks,
-    mixture_of_gaussians_head,
-    scalar_head,
-)
-from ...networks.d4pg import middle_and_half
+from ...networks import CriticHead, categorical_head, mixture_of_gaussians_head, scalar_head
+from ...networks.d4pg import D4PGNetworks, make_d4pg_networks, middle_and_half
 from ..base import Agent, Decision, Update, takes_wrapper
 from ..frame_stack import sees_frame_stacks
 from ..n_step import NStepTransitions, n_step_transitions
+from ..normalization import normalizes_observations
 from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
 from .config import Config
 
 
 class Params(NamedTuple):
-    """Parameters of the three networks, online or target, or their gradients.
+    """Parameters of the three networks, online or target, or their gradients."""
 
-    Attributes:
-      torso: of images; empty for vectors. Trained with the critic.
-      policy: the policy's.
-      critic: the critic's.
-    """
-
-    torso: Any
+    torso: Any  # of images; empty for vectors. Trained with the critic.
     policy: Any
     critic: Any
 
 
 class LearnerState(NamedTuple):
-    """State of the learner.
-
-    Attributes:
-      params: of the online networks.
-      target_params: of the target networks, copied every `target_update_period` updates.
-      critic_optimizer_state: optax's, of (torso, critic).
-      policy_optimizer_state: optax's, of the policy.
-      num_updates: int32 `[]`.
-      key: PRNG key of the samples that the critic's head draws.
-    """
+    """State of the learner."""
 
     params: Params
-    target_params: Params
-    critic_optimizer_state: optax.OptState
+    target_params: Params  # copied every `target_update_period` updates
+    critic_optimizer_state: optax.OptState  # of (torso, critic)
     policy_optimizer_state: optax.OptState
-    num_updates: jax.Array
-    key: jax.Array
+    num_updates: jax.Array  # int32 `[]`
+    key: jax.Array  # of the samples that the critic's head draws
 
 
 class ActorState(NamedTuple):
-    """State of an actor between time steps.
+    """State of an actor between time steps."""
 
-    Attributes:
-      key: PRNG key of the noise.
-      noise: `[...]` of one action, the noise at the time step before, in units of sigma.
-      sigma: float32 `[]`, standard deviation of the noise, in units of half the actions' range.
-      correlation: float32 `[]`, of the noise at adjacent time steps.
-    """
-
-    key: jax.Array
-    noise: jax.Array
-    sigma: jax.Array
-    correlation: jax.Array
+    key: jax.Array  # of the noise
+    noise: jax.Array  # `[...]` of one action, at the time step before, in units of sigma
+    sigma: jax.Array  # float32 `[]`, standard deviation, in units of half the actions' range
+    correlation: jax.Array  # float32 `[]`, of the noise at adjacent time steps
 
 
 @sees_frame_stacks
+@normalizes_observations
 @scales_rewards
 @takes_wrapper
 def make_agent(
@@ -116,12 +90,16 @@ def make_agent(
         policy_sizes=config.policy_sizes,
         critic_sizes=config.critic_sizes,
         layer_norm=config.layer_norm,
+        residual=config.residual,
         action_input=config.action_input,
         convolutions=config.convolutions,
         pixel_features=config.pixel_features,
     )
-    of_critic = critic_optimizer or optax.adam(config.critic_learning_rate)
-    of_policy = policy_optimizer or optax.adam(config.policy_learning_rate)
+    adam = optax.adam  # its state is of another structure than AdamW's
+    if config.weight_decay:
+        adam = functools.partial(optax.adamw, weight_decay=config.weight_decay)
+    of_critic = critic_optimizer or adam(config.critic_learning_rate)
+    of_policy = policy_optimizer or adam(config.policy_learning_rate)
 
     def init(key: jax.Array) -> LearnerState:
         torso, policy, critic, key = jax.random.split(key, 4)
@@ -135,9 +113,8 @@ def make_agent(
         sigma: Any = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
         if config.exploration == "fixed":
             share, sigma = 1.0, config.sigma
-        noise = jnp.zeros(actions.shape, jnp.float32)
         correlation = jnp.float32(config.noise_correlation * share)
-        return ActorState(key, noise, jnp.float32(sigma), correlation)
+        return ActorState(key, jnp.zeros(actions.shape), jnp.float32(sigma), correlation)
 
     def policy(params: Params, timestep: TimeStep) -> jax.Array:
         features = nets.torso.apply(params.torso, timestep.observation[None])
@@ -161,11 +138,6 @@ def make_agent(
 
     def exploit(params: Params, state: ActorState, timestep: TimeStep) -> Decision:
         return Decision(clip(policy(params, timestep)), {}, state)
-
-    def bootstrap(target: Params, observation_t: jax.Array) -> jax.Array:
-        """Outputs `[B, P]` of the target critic for the actions of the target policy."""
-        features = nets.torso.apply(target.torso, observation_t)
-        return nets.critic.apply(target.critic, features, nets.action(target.policy, features))
 
     def critic_loss(
         trained: tuple[Any, Any],
@@ -212,7 +184,10 @@ def make_agent(
         """Gradients of both losses, at the parameters before the update (Algorithm 1)."""
         params, key = state.params, jax.random.fold_in(state.key, state.num_updates)
         batch = n_step_transitions(sample, config.discount)
-        outputs_t = bootstrap(state.target_params, batch.observation_t)
+        target = state.target_params
+        features_t = nets.torso.apply(target.torso, batch.observation_t)
+        action_t = nets.action(target.policy, features_t)
+        outputs_t = nets.critic.apply(target.critic, features_t, action_t)
         critic_grads, (each, outputs, features) = jax.grad(critic_loss, has_aux=True)(
             (params.torso, params.critic), batch, outputs_t, sample.weights, key
         )
@@ -236,11 +211,9 @@ def make_agent(
 
     def apply(state: LearnerState, grads: Params) -> LearnerState:
         old = state.params
+        both, trained = (grads.torso, grads.critic), (old.torso, old.critic)
         (torso, critic), critic_state = descend(
-            of_critic,
-            (grads.torso, grads.critic),
-            state.critic_optimizer_state,
-            (old.torso, old.critic),
+            of_critic, both, state.critic_optimizer_state, trained
         )
         policy, policy_state = descend(
             of_policy, grads.policy, state.policy_optimizer_state, old.policy

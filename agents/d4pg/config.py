@@ -51,6 +51,10 @@ class Config:
     """Whether the update divides rewards by the largest absolute discounted sum of rewards so far.
     All values are then in units of that sum. Our addition."""
 
+    normalize_observations: bool = False
+    """Whether float observations have mean 0 and variance 1 over all rows drawn so far (SimBa, Lee
+    et al. 2025, section 4.1: over those that arrived); images never. Our addition."""
+
     n_step: Annotated[int, Range(1)] = 5
     """N of the N-step returns (section 3). Paper: 5, compared with 1."""
 
@@ -83,6 +87,9 @@ class Config:
     critic_learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 1e-4
     """Adam's learning rate for the critic, beta of Algorithm 1. Control suite: 1e-4."""
 
+    weight_decay: Annotated[float, Range(0.0, 1.0)] = 0.0
+    """Of all parameters, AdamW's (Loshchilov and Hutter 2019). Paper: 0, Adam. SimBa: 0.01."""
+
     max_action_gradient_norm: Annotated[float | None, Range(0.0, above=True)] = None
     """Largest norm of dQ/da, with actions scaled to [-1, 1]; longer gradients are scaled down to
     it. None: no limit, as in Algorithm 1."""
@@ -109,6 +116,10 @@ class Config:
     layer_norm: bool = False
     """LayerNorm and tanh instead of ReLU in the first layers of policy and critic. Our addition."""
 
+    residual: bool = False
+    """Whether the layers after the first are residual blocks, with a LayerNorm behind them, and the
+    first has no ReLU (SimBa, section 4.2; sizes there: 128, 128 and 512, 512, 512). Paper: no."""
+
     action_input: Literal["second_layer", "concatenated"] = "second_layer"
     """Where the critic takes the action: added in its second layer (control suite), or concatenated
     with the features in its first layer."""
@@ -129,6 +140,12 @@ class Config:
         if self.vmin >= self.vmax:
             raise ValueError(
                 f"Config.vmin must be less than vmax, got vmin {self.vmin}, vmax {self.vmax}."
+            )
+        differ = len(set(self.policy_sizes)) + len(set(self.critic_sizes)) > 2
+        if self.residual and (differ or self.action_input != "concatenated"):
+            raise ValueError(
+                f"Config.residual needs equal policy_sizes {self.policy_sizes}, equal critic_sizes "
+                f"{self.critic_sizes} and action_input 'concatenated', got {self.action_input!r}."
             )
 
     @classmethod

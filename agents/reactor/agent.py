@@ -25,19 +25,12 @@ from .config import Config
 
 
 class LearnerState(NamedTuple):
-    """State of the learner.
+    """State of the learner."""
 
-    Attributes:
-      params: the online ("moving") network's parameters.
-      target_params: the target network's, copied every `target_update_period` updates.
-      optimizer_state: optax's.
-      num_updates: int32 `[]`.
-    """
-
-    params: Any
-    target_params: Any
+    params: Any  # of the online ("moving") network
+    target_params: Any  # copied every `target_update_period` updates
     optimizer_state: optax.OptState
-    num_updates: jax.Array
+    num_updates: jax.Array  # int32 `[]`
 
 
 @sees_frame_stacks

@@ -354,6 +354,7 @@ def test_extras_that_the_entry_names():
 
 
 # What other presets have is in one of these. Wrappers too: scaled rewards, stacks, an average.
+RESIDUAL = {"residual": True, "critic_sizes": (6, 6), "action_input": "concatenated"}
 OURS = [
     ("reactor", "small", MASKED, {"frame_stack": 3, "initial_state": "stored"}),
     ("reactor", "paper", DISCRETE, {"distributional": False, "policy_gradient": "tislr"}),
@@ -361,8 +362,8 @@ OURS = [
     ("acer", "paper_mujoco", DISCRETE, {"estimator": "tis", "trust_region": False}),
     ("acer", "small_continuous", CONTINUOUS, {"exploit_average": True, "memory_size": 4}),
     ("acer", "paper_mujoco", CONTINUOUS, {"returns": "importance", "stochastic_dueling": False}),
-    ("d4pg", "small", CONTINUOUS, {"frame_stack": 3}),
-    ("d4pg", "paper", CONTINUOUS, {"critic": "scalar"}),
+    ("d4pg", "small", CONTINUOUS, {"frame_stack": 3, "normalize_observations": True}),
+    ("d4pg", "paper", CONTINUOUS, {"critic": "scalar", **RESIDUAL, "weight_decay": 0.1}),
     ("d4pg", "paper", CONTINUOUS, {"critic": "mixture_of_gaussians"}),
     ("agent57", "small", DISCRETE, {"evaluation_average_decay": 0.75}),
     ("agent57", "small_ngu", MASKED, {"intrinsic_rewards": "stored"}),

@@ -286,10 +286,12 @@ def test_the_mixtures_samples_differ_between_updates_and_are_the_same_for_a_key(
     assert (priorities[0] != priorities[2]).any()
 
 
-def test_policy_and_critic_have_their_own_learning_rates():
-    """The torso is the critic's."""
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_policy_and_critic_have_their_own_learning_rates(decay):
+    """The torso is the critic's; a weight decay is of both, apart from Adam's moments."""
     rates = (0.01, 0.3)
-    config = small(policy_learning_rate=rates[0], critic_learning_rate=rates[1], pixel_features=2)
+    config = dict(zip(("policy_learning_rate", "critic_learning_rate"), rates, strict=True))
+    config = small(weight_decay=decay, pixel_features=2, **config)
     images = SPEC._replace(observations=specs.Array((9, 9, 1), np.uint8))
     agent = make_agent(images, config)
     learner = start = jax.jit(agent.init)(jax.random.key(0))
@@ -300,9 +302,13 @@ def test_policy_and_critic_have_their_own_learning_rates():
     for name, rate in (("policy", rates[0]), ("critic", rates[1]), ("torso", rates[1])):
         before, after = (getattr(state.params, name) for state in (start, learner))
         assert jax.tree.leaves(before)
-        change = jax.tree.map(lambda x, y: np.asarray(y) - np.asarray(x), before, after)
-        for leaf in jax.tree.leaves(change):
-            np.testing.assert_allclose(leaf, oracles.adam(0.0, scales, rate), rtol=1e-3)
+        first, both = (oracles.adam(0.0, scales[:count], rate) for count in (1, 2))
+        kept = 1 - rate * decay
+
+        def expected(x, first=first, second=both - first, kept=kept):
+            return kept * (kept * np.asarray(x) + first) + second
+
+        chex.assert_trees_all_close(after, jax.tree.map(expected, before), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_step", [1, 4])

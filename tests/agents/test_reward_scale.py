@@ -16,13 +16,7 @@ from linear_agents import KINDS, SPECS, linear_agent, random_sample, tiny_agent
 
 from retrax.agents import acer, d4pg, reactor
 from retrax.agents.base import Agent, Decision, Update, update
-from retrax.agents.reward_scale import (
-    DISCOUNTED_SUM,
-    ScaledGradients,
-    ScaledLearnerState,
-    advise_on_support,
-    scales_rewards,
-)
+from retrax.agents.reward_scale import DISCOUNTED_SUM, Scaled, advise_on_support, scales_rewards
 from retrax.datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 
 SEEN = specs.Array((3,), np.float32)
@@ -118,6 +112,7 @@ def test_rewards_are_divided_by_the_largest_sum_so_far():
     state = AGENT.init(jax.random.key(0))
     rewards = np.array([[0.0, 8.0, -2.0, 4.0]])
     drawn = [
+        (sample_of(rewards, np.zeros((1, 4))), 1.0),
         (sample_of(rewards, [[0.0, 1.0, -16.0, 2.0]]), 16.0),
         (sample_of(rewards, [[0.0, 3.0, 4.0, 5.0]]), 16.0),
         (sample_of(rewards, [[0.0, 32.0, 1.0, 99.0]], [[True, True, True, False]]), 32.0),
@@ -128,21 +123,14 @@ def test_rewards_are_divided_by_the_largest_sum_so_far():
         np.testing.assert_allclose(gradients.learner, rewards / scale)
         assert outputs.metrics == {"updates": count, "reward_scale": scale}
         state = AGENT.apply(state, gradients)
-        assert state == ScaledLearnerState(scale, count + 1)
+        assert state == Scaled(scale if count else 0, count + 1)
         assert AGENT.acting_params(state) == {"count": count + 1}
 
 
-def test_without_rewards_the_scale_is_one():
-    sample = sample_of(np.zeros((2, 4)), np.zeros((2, 4)))
-    gradients, outputs = AGENT.gradients(AGENT.init(jax.random.key(0)), sample)
-    assert outputs.metrics["reward_scale"] == 1
-    np.testing.assert_array_equal(gradients.learner, np.zeros((2, 4)))
-
-
 def test_the_scale_never_shrinks_by_gradients_from_elsewhere():
-    state = ScaledLearnerState(jnp.float32(8), jnp.int32(0))
-    assert AGENT.apply(state, ScaledGradients(jnp.float32(5), jnp.zeros(1))).largest == 8
-    assert AGENT.apply(state, ScaledGradients(jnp.float32(9), jnp.zeros(1))).largest == 9
+    state = Scaled(jnp.float32(8), jnp.int32(0))
+    assert AGENT.apply(state, Scaled(jnp.float32(5), jnp.zeros(1))).largest == 8
+    assert AGENT.apply(state, Scaled(jnp.float32(9), jnp.zeros(1))).largest == 9
 
 
 def test_off_nothing_is_added():

@@ -55,16 +55,6 @@ def test_mean_and_its_gradient_are_the_definition(name):
     np.testing.assert_allclose(slope, gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_means_by_hand():
-    three = categorical_head(3, -1.0, 1.0)
-    x = np.log(np.float32([0.5, 0.25, 0.25]))
-    np.testing.assert_allclose(mean_of(three, x)[0], -0.25, rtol=1e-6)
-    two = mixture_of_gaussians_head(2)
-    x = np.float32([np.log(0.25), np.log(0.75), 4.0, 8.0, 1.0, 1.0])
-    np.testing.assert_allclose(mean_of(two, x)[0], 7.0, rtol=1e-6)
-    assert mean_of(scalar_head(), np.float32([3.0]))[0] == 3.0
-
-
 @pytest.mark.parametrize("name", HEADS)
 @settings(max_examples=15, deadline=None)
 @given(

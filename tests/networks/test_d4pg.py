@@ -17,6 +17,9 @@ D, A, P, B = 4, 2, 3, 5
 VECTORS = specs.Array((D,), np.float32)
 LOW, HIGH = np.array([-3.0, 2.0], np.float32), np.array([-1.0, 10.0], np.float32)
 ACTIONS = specs.BoundedArray((A,), np.float32, LOW, HIGH)
+RESIDUAL = {
+    "residual": True, "action_input": "concatenated", "policy_sizes": (6, 6), "critic_sizes": (7, 7)
+}  # fmt: skip
 
 PIXELS = {
     "pixel_torso/~/conv2_d": (3, 3, 9, 32),
@@ -40,18 +43,25 @@ def random_batch(seed=0):
     return features, rng.uniform(LOW, HIGH, size=(B, A)).astype(np.float32)
 
 
-def normed(params, prefix, x):
-    x = dense(params, f"{prefix}/~/linear", x)
+def layer_norm_of(params, prefix, x):
     x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-    norm = params[f"{prefix}/~/layer_norm"]
-    return np.tanh(x * norm["scale"] + norm["offset"])
+    return x * params[f"{prefix}layer_norm"]["scale"] + params[f"{prefix}layer_norm"]["offset"]
 
 
-def hidden_layers(params, prefix, x, layer_norm, added=0.0):
+def normed(params, prefix, x):
+    return np.tanh(layer_norm_of(params, f"{prefix}/~/", dense(params, f"{prefix}/~/linear", x)))
+
+
+def hidden_layers(params, prefix, x, layer_norm, added=0.0, residual=False):
     """Two of them; `added` to the second one before its ReLU."""
-    first = f"{prefix}hidden_1"
-    x = normed(params, first, x) if layer_norm else np.maximum(dense(params, first, x), 0)
-    return np.maximum(dense(params, f"{prefix}hidden_2", x) + added, 0)
+    first, second = f"{prefix}hidden_1", f"{prefix}hidden_2"
+    x = normed(params, first, x) if layer_norm else dense(params, first, x)
+    if residual:
+        units = dense(params, f"{second}/inner", layer_norm_of(params, f"{second}/", x))
+        x = x + dense(params, f"{second}/outer", np.maximum(units, 0))
+        return layer_norm_of(params, prefix, x)
+    x = x if layer_norm else np.maximum(x, 0)
+    return np.maximum(dense(params, second, x) + added, 0)
 
 
 def shapes(params):
@@ -82,11 +92,12 @@ def test_sizes_are_the_papers(observation, config, torso, num_features, num_atom
     }
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_policy_is_its_definition(layer_norm):
-    networks = make_networks(layer_norm=layer_norm)
+@pytest.mark.parametrize(("layer_norm", "changes"), [(False, {}), (True, {}), (False, RESIDUAL)])
+def test_policy_is_its_definition(layer_norm, changes):
+    networks = make_networks(layer_norm=layer_norm, **changes)
     params, (features, _) = random_params(networks.policy), random_batch()
-    x = hidden_layers(params, "policy_module/~/", features.astype(np.float64), layer_norm)
+    features, is_residual = features.astype(np.float64), changes is RESIDUAL
+    x = hidden_layers(params, "policy_module/~/", features, layer_norm, residual=is_residual)
     outputs = dense(params, "policy_module/~/output", x)
     close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
     close(networks.policy.apply(params, features), outputs)
@@ -105,17 +116,18 @@ def test_policy_begins_in_the_middle_and_reaches_both_bounds():
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
-@pytest.mark.parametrize("action_input", ["second_layer", "concatenated"])
+@pytest.mark.parametrize("action_input", ["second_layer", "concatenated", "residual"])
 def test_critic_is_its_definition(action_input, layer_norm):
-    critic = make_networks(action_input=action_input, layer_norm=layer_norm).critic
+    changes = RESIDUAL if action_input == "residual" else {"action_input": action_input}
+    critic = make_networks(layer_norm=layer_norm, **changes).critic
     params, (features, actions) = random_params(critic), random_batch()
     unit = (actions.astype(np.float64) - LOW) / (HIGH - LOW) * 2 - 1
     x, prefix, added = features.astype(np.float64), "critic_module/~/", 0.0
-    if action_input == "concatenated":
-        x = np.concatenate([x, unit], axis=-1)
-    else:
+    if action_input == "second_layer":
         added = dense(params, f"{prefix}action", unit)
-    x = hidden_layers(params, prefix, x, layer_norm, added)
+    else:
+        x = np.concatenate([x, unit], axis=-1)
+    x = hidden_layers(params, prefix, x, layer_norm, added, action_input == "residual")
     expected = dense(params, f"{prefix}output", x)
     found = critic.apply(params, features, actions)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

@@ -8,10 +8,8 @@ import oracles
 import pytest
 from dm_env import specs
 
-from retrax.networks import ImageTorso, VectorTorso, choose_convolutions, choose_torso, crelu
+from retrax.networks import VectorTorso, choose_convolutions, choose_torso, crelu
 from retrax.networks.torsos import REACTOR_CONVOLUTIONS, check_observation
-
-CONVOLUTIONS = ((2, 3, 2), (3, 2, 1))
 
 
 def transformed(make_module, example, seed=0):
@@ -31,21 +29,6 @@ def test_crelu_by_hand():
     actual = crelu(jnp.array([[1.0, -2.0, 0.0], [-3.0, 4.0, 5.0]]))
     expected = [[1, 0, 0, 0, 2, 0], [0, 4, 5, 3, 0, 0]]
     np.testing.assert_array_equal(actual, expected)
-
-
-def test_image_torso_is_the_slow_convolution():
-    images = random_images(0, (2, 7, 8, 2))
-    apply, params = transformed(lambda: ImageTorso(CONVOLUTIONS), images)
-    weights = [params["image_torso/~/conv2_d"], params["image_torso/~/conv2_d_1"]]
-    layers = [
-        (layer["w"], layer["b"], stride)
-        for layer, (_, _, stride) in zip(weights, CONVOLUTIONS, strict=True)
-    ]
-    expected = [oracles.image_features(image, layers) for image in images]
-    actual = apply(params, images)
-    assert actual.shape == (2, 2 * 2 * 2 * 3)  # 7x8 -> 3x3 -> 2x2, CReLU doubles 3 channels
-    assert actual.dtype == jnp.float32
-    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("sizes", [(3, 2), ()])
@@ -102,20 +85,6 @@ def test_a_torso_without_convolutions_of_its_own_chooses_them(shape, convolution
     torso = choose_torso(specs.Array(shape, np.uint8), convolutions, activation=jax.nn.relu)
     apply, params = transformed(torso, images)
     assert jax.eval_shape(apply, params, images).shape == (2, num_features)
-
-
-@pytest.mark.parametrize(
-    "observation",
-    [specs.Array((7, 8, 2), np.uint8), specs.Array((7, 8, 2), "f4"), specs.Array((4,), "f4")],
-)
-def test_another_activation_takes_the_place_of_crelu(observation):
-    """ReLU keeps the first half of what CReLU makes of the only layer."""
-    x = random_images(0, (2, *observation.shape)).astype(observation.dtype)
-    sizes = {"convolutions": ((2, 3, 2),), "vector_sizes": (2,)}
-    apply, params = transformed(choose_torso(observation, **sizes), x)
-    relu, _ = transformed(choose_torso(observation, **sizes, activation=jax.nn.relu), x)
-    both = np.asarray(apply(params, x)).reshape(-1, 4)
-    np.testing.assert_allclose(np.asarray(relu(params, x)).reshape(-1, 2), both[:, :2])
 
 
 SHAPES = r"observations \[T, ...\] to float features \[T, D\], got .* of shape \(2, 4\)"

@@ -83,6 +83,22 @@ def one_task(row: dict[str, str]) -> dict[str, str]:
     }
 
 
+def trials(row: dict[str, str]) -> dict[str, str]:
+    """Changes of `small` after 250,000 steps: the evaluation of each seed, then training."""
+    found = {}
+    for task in ("finger-turn_hard", "walker-run"):
+        rows = [
+            each
+            for each in read_rows(HERE / "trials.csv")
+            if (each["change"], each["task"]) == (row["change"].strip("`"), task)
+        ]
+        scores = (
+            joined((float(each[of]) for each in rows), ".0f") for of in ("greedy", "training")
+        )
+        found[task] = "; ".join(scores) if rows else ""
+    return found
+
+
 def draw() -> None:
     """Draws D4PG's presets and ACER."""
     sides = {"small": "D4PG", "control_suite": "D4PG, control_suite", "acer": "ACER"}

@@ -1,0 +1,111 @@
+"""Trials of changes to D4PG's `small`, on tasks where newer agents are far above it.
+
+    NPROC=1 python docs/results/control/trials.py RUNS
+
+Trains each change for 250,000 steps, evaluates 20 greedy episodes, and rewrites RUNS/trials.csv
+after each run. Started again, it goes on where it was stopped, with the rows that `CHANGES` has
+then. Ctrl-C saves a snapshot.
+"""
+
+import argparse
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from retrax.command.grid import EVALUATION, Cell, GridState, run_grid
+from retrax.command.parsing import tell
+from retrax.evaluation import read_metrics
+from retrax.training.process import DirectoryLock, stop_on_signals
+from retrax.training.run_config import RunConfig
+
+STEPS, EPISODES = 250_000, 20
+NORMALIZED = "--agent.normalize-observations True"
+RESIDUAL = (
+    "--agent.residual True --agent.action-input concatenated --agent.layer-norm False "
+    "--agent.policy-sizes 128 128 --agent.critic-sizes 128 128"
+)
+BOTH = f"{NORMALIZED} {RESIDUAL}"
+# Flags after those of `small`, in the order of the runs.
+CHANGES = {
+    "small": "",
+    "both": BOTH,
+    "both_slower": f"{BOTH} --agent.policy-learning-rate 3e-4 --agent.critic-learning-rate 3e-4",
+    "normalized": NORMALIZED,
+    "residual": RESIDUAL,
+    "both_decay": f"{BOTH} --agent.weight-decay 0.01",
+    "both_3_steps": f"{BOTH} --agent.n-step 3",
+    "both_more_updates": f"{BOTH} --agent.replay.acting-steps-per-update 2",
+    "both_wide_critic": f"{BOTH} --agent.critic-sizes 256 256",
+    "both_batch_256": f"{BOTH} --agent.replay.batch-size 256",
+    "both_less_noise": f"{BOTH} --agent.sigma-max 0.5",
+    "both_uniform": f"{BOTH} --agent.replay.selector uniform",
+}
+HARD = ("finger/turn_hard", "walker/run")
+OTHERS = ("hopper/hop", "cheetah/run", "acrobot/swingup", "finger/turn_easy")
+COLUMNS = "change,task,seed,steps,updates,training,greedy,low,high,seconds"
+
+
+class Trial(Cell):
+    """A run of the grid with the flags of its change."""
+
+    def next_stage(self) -> list[str]:
+        """See `Cell`."""
+        words = super().next_stage()
+        is_new = words[0] == "train" and "--resume" not in words
+        return [*words, *CHANGES[self.name.split("-")[0]].split()] if is_new else words
+
+    @property
+    def row(self) -> list[Any]:
+        """Its row of the table; `training` is the mean return of the last fifth of the steps."""
+        metrics = read_metrics(self.directory)
+        late = metrics["episode_return"][metrics["steps"] > 0.8 * STEPS]
+        found = json.loads((self.directory / EVALUATION).read_text(encoding="utf-8"))
+        scores = (np.nanmean(late), *(found[name] for name in ("mean_return", "low", "high")))
+        ends = (int(metrics[name][-1]) for name in ("steps", "updates", "seconds"))
+        steps, updates, seconds = ends
+        values = [steps, updates, *(f"{score:.1f}" for score in scores), seconds]
+        change, task, seed = self.name.split("-")
+        return [change, task.replace("_", "-", 1), seed, *values]
+
+
+def main() -> None:
+    """Runs what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("runs", type=Path)
+    runs = parser.parse_args().runs.absolute()
+    trials = []
+    for seed, tasks in ((7, HARD), (8, HARD), (7, OTHERS), (8, OTHERS)):
+        for change in CHANGES:
+            for task in tasks:
+                config = RunConfig(
+                    agent="d4pg",
+                    environment=f"dm_control:{task}",
+                    preset="small",
+                    steps=STEPS,
+                    seed=seed,
+                )
+                path = runs / f"{change}-{task.replace('/', '_')}-{seed}"
+                trials.append(Trial(None, config, path, EPISODES))
+    shown: dict[str, str] = {}
+
+    def show(now: GridState) -> None:
+        if now.states == shown:
+            return
+        for name, state in now.states.items():
+            if state not in ("waiting", shown.get(name)):
+                tell(f"{name}: {state}{now.left}")
+        shown.update(now.states)
+        with (runs / "trials.csv").open("w", newline="", encoding="utf-8") as file:
+            rows = [each.row for each in trials if now.states[each.name] == "complete"]
+            csv.writer(file, lineterminator="\n").writerows([COLUMNS.split(","), *rows])
+
+    with DirectoryLock(runs) as lock, stop_on_signals() as stop:
+        lock.acquire()
+        run_grid(trials, 1, runs / "logs", stop, show)
+
+
+if __name__ == "__main__":
+    main()
