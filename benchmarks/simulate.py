@@ -286,7 +286,7 @@ class Program(simulated.Program):
             newest, rounds = local.schedule.calls[0], local.schedule.rounds
             add(packed, environments)
             self.check(not newest or local.schedule.rounds == rounds, "rounds are mixed")
-            if replay.pace == "steady" and not self.restarts:
+            if replay.pace == "steady" and not (self.restarts or config.continues):
                 lead = local.schedule.calls[1] * replay.acting_steps_per_update
                 self.check(lead <= bound, f"acting leads by {lead} rows")
 

@@ -160,7 +160,7 @@ class LearnerNode(LearningNode):
         with contextlib.suppress(Stopped):  # the replay died: a resumed run has an empty one
             if self._kept is not None:
                 self._kept.keep(steps)
-        counters = {**self._counters, **snapshot.counters}
+        counters = {"steps": steps, **self._counters, **snapshot.counters}
         self._snapshots.save(steps, snapshot._replace(counters=counters))
         with contextlib.suppress(Stopped):
             if self._kept is not None:
