@@ -11,8 +11,7 @@ import numpy as np
 
 from ..basics.validation import Range
 from ..datatypes import TimeStep
-from ..environments.atari import FRAME_SKIP
-from ..environments.emulated_atari import EmulatedAtari, emulated_game
+from ..environments.atari import FRAME_SKIP, EmulatedAtari, emulated_game
 from ..environments.start_states import StartStates, save_states
 from ..environments.switches import split
 from ..evaluation.atari57 import game_slug
@@ -121,7 +120,6 @@ class StateRecorder:
     """
 
     def __init__(self, state: Callable[[], bytes], generator: np.random.Generator) -> None:
-        """Records `state()` at time steps that the generator draws."""
         self._state, self._generator, self._moments = state, generator, 0
         self.states: list[bytes] = []
 

@@ -103,11 +103,11 @@ class DeviceLoop(Tally):
                     left = loop.until - loop.counters.steps
                     loop.allowed = max(1, left // self._num_envs)
             self._together.compute()
-        self._take(self.found or {})
-        self._is_advancing = False
         # One call does both: the rates of acting and learning are of the same seconds.
         self._acting_seconds = self._learning_seconds = self._acting_seconds + self.took
-        self.found, self.took, self.until = None, 0.0, 0
+        found, self.found, self.took, self.until = self.found or {}, None, 0.0, 0
+        self._take(found)  # one that fails is not computed further
+        self._is_advancing = False
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second of calls, since the last call."""
@@ -159,13 +159,15 @@ class DeviceLoop(Tally):
 
     def _take(self, episodes: dict[str, np.ndarray]) -> None:
         """Counts what was computed; refuses wrong numbers, and to go on after a divergence."""
-        progress = jax.device_get(self.state.progress)
+        progress, name = jax.device_get(self.state.progress), functools.partial(place, self._seen)
         wrong, value = (episodes.pop(name, np.full((0, 1), np.nan)) for name in WRONG)
         for row, e in np.argwhere(~np.isnan(wrong)):
             numbers = np.zeros((self._num_envs, 1 + int(np.prod(self._seen))))
             numbers[e, int(wrong[row, e])] = value[row, e]
             step = int(progress.rows) - len(wrong) + int(row)
-            check_finite(numbers[:, 0], numbers[:, 1:], step, functools.partial(place, self._seen))
+            check_finite(numbers[:, 0], numbers[:, 1:], step, name)
+        newest = jax.device_get(self.state.environments.timestep)
+        check_finite(newest.reward, newest.observation, int(progress.rows), name)
         if progress.diverged_at >= 0:
             raise diverged(int(progress.diverged_at))
         ended = {name: x[~np.isnan(x)].tolist() for name, x in episodes.items()}
@@ -244,7 +246,6 @@ def _batches() -> bool:
 
 
 def _groups(loops: Sequence[DeviceLoop]) -> list[list[DeviceLoop]]:
-    """The runs of each call."""
     if not _batches():
         return [[loop] for loop in loops]
     devices = dict.fromkeys(loop.device for loop in loops)
@@ -254,7 +255,6 @@ def _groups(loops: Sequence[DeviceLoop]) -> list[list[DeviceLoop]]:
 def _advance(
     training: Training, states: list[TrainState], calls: jax.Array, count: jax.Array
 ) -> tuple[list[TrainState], list[dict[str, jax.Array]]]:
-    """`Training.advance` of several states."""
     if len(states) == 1:
         state, episodes = training.advance(states[0], calls, count)
         return [state], [episodes]

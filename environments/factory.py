@@ -17,8 +17,8 @@ from .arrival import integer_seeds
 from .failures import closed_on_error, failure, one_sentence
 from .mujoco import choose_backend
 from .pure import PureEnvironment, PureVector
-from .pure_adapters import as_pure, is_written_in_jax, make_pgx
 from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory, PurePendulum
+from .suites import SUITES, as_pure, is_written_in_jax, make_suite
 from .switches import BSUITE_PREFIX, COMMON, CONTROL_PREFIX, parameters, split, values
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
@@ -32,7 +32,7 @@ OURS: dict[str, Callable[..., PureEnvironment]] = {
     "noisy_deep_sea": functools.partial(PureDeepSea, screen=16),
 }
 _IN_JAX = {"CartPole-v1": PureCartPole, "Pendulum-v1": PurePendulum}  # on a device
-_ALE, _MINATAR, _PGX = "ALE/", "MinAtar/", "pgx:"
+_ALE, _MINATAR = "ALE/", "MinAtar/"
 _METHODS = ("reset", "step", "render", "close")
 
 
@@ -56,14 +56,11 @@ def make(
 ) -> VectorEnvironment:
     """Makes a vector of environments.
 
-    An id is one of
+    An id (docs/environments.md has all forms) is one of
 
-    * `known_environments()`: a task of our own ("catch", "memory", "deep_sea", "noisy_deep_sea"),
-      an Atari game ("ALE/Pong-v5"), a task of the control suite ("dm_control:cartpole/swingup"),
-      any id registered with Gymnasium ("CartPole-v1"), or an entry point of the group
-      `retrax.environments`;
-    * `bsuite:catch/0`: one of bsuite's ids;
-    * `pgx:minatar-breakout`: one of pgx's games for one player, written in JAX;
+    * `known_environments()`: a task of our own, an Atari game, a task of the control suite, any id
+      registered with Gymnasium, or an entry point of the group `retrax.environments`;
+    * `SUITE:NAME`: of bsuite, or of a suite in JAX: brax, craftax, gymnax, jumanji, pgx, xminigrid;
     * `my_module:MyEnvironment-v0`: imports `my_module`, then makes the Gymnasium id;
     * `my_module:NAME`, where NAME is a function or a class of that module.
 
@@ -117,7 +114,7 @@ def known_environments() -> list[str]:
     The suite's are left out where dm_control cannot be imported.
     """
     from .atari import games
-    from .control_suite import tasks
+    from .dm_env_adapter import tasks
 
     try:
         suite = list(tasks())
@@ -138,7 +135,7 @@ def make_pure_vector(
         made = make(id, seed=seed, num_envs=num_envs, search_path=search_path)
     if not isinstance(made, PureVector):
         made.close()
-        known = ", ".join([*OURS, *_IN_JAX, "pgx:ID (pgx:minatar-breakout)", "module:NAME"])
+        known = ", ".join([*OURS, *_IN_JAX, *(f"{suite}:ID" for suite in SUITES), "module:NAME"])
         raise ValueError(f"{name} is not an environment written in JAX: allowed are {known}.")
     return made
 
@@ -148,17 +145,20 @@ def _make(id: str, search_path: Path | None, request: _Request) -> VectorEnviron
         common: dict[str, Any] = {"num_envs": request.num_envs, "seed": request.seed}
         switches = values(request.switches, maker, id, evaluation=request.evaluation, strict=True)
         if request.render and id.startswith(_ALE):
-            from .emulated_atari import EmulatedAtari
+            from .atari import EmulatedAtari
 
             if switches.keys() <= parameters(EmulatedAtari):  # which draws in colour
                 maker = functools.partial(EmulatedAtari, *maker.args)
         if parameters(maker) >= COMMON:
             return maker(**common, **switches)
-        return PureVector(maker(**switches), **common)
+        return PureVector(maker(**switches), **common, name=id)
     if ":" in id:
         return _make_from_module(id, search_path, request)
     if id.startswith(_MINATAR):
-        _register_minatar(id)
+        with one_sentence(f"{id} cannot be made"):
+            from minatar.gym import register_envs  # under GPL-3, and so for these ids alone
+        if not any(known.startswith(_MINATAR) for known in _gymnasium_ids()):
+            register_envs()
     if id in _gymnasium_ids():
         return _make_gymnasium(id, request)
     found = registered(GROUP, id)
@@ -171,11 +171,11 @@ def _our_maker(id: str) -> Any:
     """What makes an id for which there is a class here; its parameters are switches."""
     if id in OURS:
         return OURS[id]
-    name = id.partition(":")[2]
-    if id.startswith(_PGX):
-        return functools.partial(make_pgx, name)
+    suite, _, name = id.partition(":")
+    if suite in SUITES:
+        return functools.partial(make_suite, suite, name)
     if id.startswith(BSUITE_PREFIX):
-        from .bsuite_tasks import BsuiteVector
+        from .dm_env_adapter import BsuiteVector
 
         return functools.partial(BsuiteVector, name)
     if id.startswith(_ALE):
@@ -184,7 +184,7 @@ def _our_maker(id: str) -> Any:
         known: dict[str, Any] = {each: (game,) for each, game in games().items()}
         kind: Any = Atari
     elif id.startswith(CONTROL_PREFIX):
-        from .control_suite import ControlSuite, tasks
+        from .dm_env_adapter import ControlSuite, tasks
 
         known, kind = tasks(), ControlSuite
     else:
@@ -192,18 +192,6 @@ def _our_maker(id: str) -> Any:
     if id not in known:
         raise _unknown(id)
     return functools.partial(kind, *known[id])
-
-
-def _register_minatar(id: str) -> None:
-    """Registers MinAtar's ids, for which alone the package, under GPL-3, is imported."""
-    try:
-        from minatar.gym import register_envs
-    except ImportError:
-        raise ImportError(
-            f"{id} needs the package minatar (GPL-3): pip install 'retrax[minatar]'"
-        ) from None
-    if not any(known.startswith(_MINATAR) for known in _gymnasium_ids()):
-        register_envs()
 
 
 def _make_from_module(id: str, search_path: Path | None, request: _Request) -> VectorEnvironment:
@@ -341,7 +329,6 @@ def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnviro
 
 
 def _check_vector(made: Any, name: str, num_envs: int) -> None:
-    """Refuses what is not a `VectorEnvironment`, by the types of its attributes."""
     needed = f"{name} must be a VectorEnvironment, but it is a {type(made).__name__}"
     with one_sentence(f"{name} cannot be read"):
         missing = [each for each in _METHODS if not callable(getattr(made, each, None))]

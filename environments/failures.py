@@ -15,7 +15,10 @@ _log = logging.getLogger("retrax")
 Closable = TypeVar("Closable")
 _WHITE = 255
 _CLOSE_SECONDS = 10.0
-_EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # from Gymnasium's name to our extra
+# From packages, and from Gymnasium's names of them, to our extras.
+_EXTRAS = {"pygame": "video", "MuJoCo": "mujoco", "dm_control": "mujoco", "mujoco": "mujoco"}
+_ALIKE = ("brax", "bsuite", "craftax", "gymnax", "jumanji", "minatar", "pgx", "xminigrid")
+_EXTRAS |= {name: name for name in _ALIKE}
 
 
 class RefusedError(ValueError):
@@ -40,9 +43,10 @@ def failure(what: str, error: BaseException) -> Exception:
         return error
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
+        wanted = f'"retrax[{_EXTRAS[package]}]"' if package in _EXTRAS else package
         return ImportError(
             f"{what}: it needs the module {error.name}, which is not installed: "
-            f"pip install {package}"
+            f"pip install {wanted}"
         )
     if isinstance(error, ImportError):
         return error

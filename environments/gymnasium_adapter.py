@@ -70,7 +70,11 @@ class GymnasiumVector(SequentialVector):
             converted = convert(seen, taken, limit or own, self.statistics)
             super().__init__(*converted, num_envs, limit=limit)
             self.seed_again()
-            self._simulations = [_simulation(one.unwrapped) for one in self._environments]
+            self._simulations: list[list[MujocoState]] = []  # of Gymnasium's MuJoCo environments
+            for one in self._environments:
+                parts = [vars(one.unwrapped).get(name) for name in ("model", "data")]
+                is_known = all(type(part).__module__.startswith("mujoco.") for part in parts)
+                self._simulations.append([MujocoState(*parts)] if is_known else [])
 
     def seed_again(self) -> None:
         """Lets the next reset begin as the first one, and seeds spaces, for those who sample."""
@@ -144,13 +148,6 @@ def _running_statistics(wrapper: gymnasium.Wrapper) -> dict[str, Any]:
         for name, value in vars(wrapper).items()
         if type(value).__name__ == "RunningMeanStd" and type(value).__module__.startswith(_WRAPPERS)
     }
-
-
-def _simulation(environment: gymnasium.Env) -> list[MujocoState]:
-    """The simulation of one of Gymnasium's MuJoCo environments; empty for all others."""
-    model, data = (vars(environment).get(name) for name in ("model", "data"))
-    is_known = all(type(struct).__module__.startswith("mujoco.") for struct in (model, data))
-    return [MujocoState(model, data)] if is_known else []
 
 
 def is_pool(thing: Any) -> bool:

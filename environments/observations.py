@@ -5,7 +5,6 @@ dictionary or a tuple of parts. Keys, shapes, kinds and limits of integers are c
 and all together. `check_environment` reads strictly: it asks the library, which knows bounds.
 """
 
-import functools
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
@@ -32,7 +31,8 @@ class MisfitError(ValueError):
 class Part:
     """One array of an observation, which becomes `size` numbers (as many as it has if None).
 
-    `write` puts values into their place; integers (with `limits`) as distances from the least.
+    `write` puts values into their place; integers (with `limits`) as distances from the least. One
+    category (the first is given) of the usual types is read without making an array of it.
     """
 
     def __init__(
@@ -42,10 +42,11 @@ class Part:
         *,
         size: int | None = None,
         limits: Limits | None = None,
+        category: int | None = None,
     ) -> None:
         self._space, self._write = space, write
         self._shape, self._dtype = tuple(space.shape), np.dtype(space.dtype)
-        self._limits = limits
+        self._limits, self._category = limits, category
         self.size = int(np.prod(self._shape)) if size is None else size
         if limits is not None:
             self._low, self._span = _low_and_span(limits)
@@ -54,6 +55,11 @@ class Part:
 
     def read(self, value: Any, out: np.ndarray, *, strict: bool = False) -> None:
         """Checks a value and writes it into `out`; a MisfitError says what does not fit."""
+        first, is_plain = self._category, type(value) in (int, np.int64) and not strict
+        if first is not None and is_plain and 0 <= value - first < self.size:
+            out[...] = 0.0
+            out[value - first] = 1.0
+            return
         try:
             array = np.asarray(value)
         except Exception as error:  # lists of several lengths, and whatever `__array__` raises
@@ -87,22 +93,6 @@ class Part:
             what = f"is {array.flat[index]}, but {_shown(self._space)} has {low} to {high}"
             raise MisfitError(what, self.name(index))
         return distances
-
-
-class _Category(Part):
-    """One category; values of the usual types are read without making arrays of them."""
-
-    def read(self, value: Any, out: np.ndarray, *, strict: bool = False) -> None:
-        if type(value) in (int, np.int64) and not strict and 0 <= value - self._first < self.size:
-            out[...] = 0.0
-            out[value - self._first] = 1.0
-        else:
-            super().read(value, out, strict=strict)
-
-    @functools.cached_property
-    def _first(self) -> int:
-        assert self._limits is not None
-        return int(self._limits[0])
 
 
 class Group:
@@ -183,8 +173,8 @@ def one_hot(space: Any, limits: Limits) -> Part:
         out[...] = 0.0
         out[distances.ravel().astype(np.int64) + first] = 1.0
 
-    kind = Part if space.shape else _Category
-    return kind(space, write, size=sum(counts), limits=limits)
+    category = None if space.shape else int(low[0])
+    return Part(space, write, size=sum(counts), limits=limits, category=category)
 
 
 def image(space: Any, limits: Limits) -> tuple[specs.Array, Part, str]:

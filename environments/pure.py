@@ -87,7 +87,7 @@ def advance(environment: PureEnvironment, running: Running, action: jax.Array) -
 def _first(environment: PureEnvironment, key: jax.Array, reset_key: jax.Array) -> Running:
     state, observation = environment.reset(reset_key)
     timestep = TimeStep(
-        step_type=jnp.full((), StepType.FIRST, jnp.int32),
+        step_type=jnp.int32(int(StepType.FIRST)),  # not weakly typed, which would compile twice
         reward=jnp.zeros((), jnp.float32),
         discount=jnp.ones((), jnp.float32),
         observation=observation,

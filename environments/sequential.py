@@ -78,9 +78,9 @@ class SequentialVector:
         terminated, truncated = np.zeros((2, self.num_envs), bool)
         before = _global_generators() if self._num_steps < _WATCHED else None
         for e, (found, gain, over, cut_off) in enumerate(self._results(given, first)):
-            reward[e] = self._one("reward", gain, e)
-            terminated[e] = self._one("terminated", over, e)
-            truncated[e] = self._one("truncated", cut_off, e)
+            reward[e] = self._one("reward", _NUMBER, gain, e)
+            terminated[e] = self._one("terminated", _FLAG, over, e)
+            truncated[e] = self._one("truncated", _FLAG, cut_off, e)
             try:
                 self.see.read(found, observation[e], strict=self.is_strict)
             except MisfitError as error:
@@ -156,9 +156,8 @@ class SequentialVector:
                 raise failure(what, error) from error
             yield result
 
-    def _one(self, name: str, value: Any, e: int) -> Any:
-        """A reward, or whether an episode has ended, in whatever form it came."""
-        types, kinds, allowed = _NUMBER if name == "reward" else _FLAG
+    def _one(self, name: str, kind: tuple[Any, ...], value: Any, e: int) -> Any:
+        types, kinds, allowed = kind
         if type(value) in types:
             return value
         try:
@@ -166,7 +165,7 @@ class SequentialVector:
         except Exception:  # lists of several lengths
             array = np.array(None)
         is_one = array.size == 1 and array.dtype.kind in kinds
-        if not is_one or (types is _FLAG[0] and array.item() not in (0, 1)):
+        if not is_one or (kind is _FLAG and array.item() not in (0, 1)):
             raise self._refused(name, e, f"is {value!r:.60}; it must be {allowed}")
         return array.item()
 

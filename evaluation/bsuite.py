@@ -32,8 +32,8 @@ class Score(NamedTuple):
 def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
     """Scores of one agent's experiments, and of the tags that these have.
 
-    `retrax.environments.bsuite_tasks` makes the records; keys are bsuite's ids. Experiments without
-    a row, or deep_sea_stochastic before the 100th episode, have no score.
+    `environments.dm_env_adapter.BsuiteVector` makes the records; keys are bsuite's ids. Experiments
+    without a row, or deep_sea_stochastic before the 100th episode, have no score.
     """
     import matplotlib
     import pandas

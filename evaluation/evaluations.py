@@ -138,7 +138,7 @@ def evaluation_environments(
         return config.make_environment(seed=seed, num_envs=num_envs, render=render, evaluation=True)
     if kind != "states" or len(rest) != 1:
         raise ValueError(f"--starts must be noop or states FILE, got {' '.join(starts)!r}.")
-    from ..environments.emulated_atari import EmulatedAtari, emulated_game
+    from ..environments.atari import EmulatedAtari, emulated_game
 
     game, switches = emulated_game(config.environment)
     found = states_of(game, Path(rest[0]))

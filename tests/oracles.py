@@ -984,7 +984,7 @@ def gap(scores, target):
     return sum(missing) / len(missing)
 
 
-# environments/emulated_atari.py
+# environments/atari.py
 
 
 def area_weights(size, smaller):

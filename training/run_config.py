@@ -129,7 +129,7 @@ class RunConfig:
     on_device: bool = False
     """Act, store, draw and learn in one compiled function, on the accelerator if there is one. For
     environments written in JAX (catch, memory, deep_sea, noisy_deep_sea, CartPole-v1, Pendulum-v1,
-    pgx:ID, module:NAME)."""
+    SUITE:NAME, module:NAME)."""
 
     learner_devices: Annotated[int, Range(1)] = 1
     """Devices (GPUs) of this machine over which the learner splits each batch."""

@@ -3,7 +3,7 @@ import pytest
 
 from retrax import RunConfig, load_metrics, train
 from retrax.environments import make
-from retrax.environments.pure_adapters import as_pure
+from retrax.environments.suites import as_pure
 from retrax.testing import check_environment
 
 from .ledge import LEGAL, Ledge

@@ -142,9 +142,9 @@ def test_seeds_together_are_the_runs_of_each_seed(batches, walks, retrax, tmp_pa
     assert "is at 24" in error
 
 
-@pytest.mark.parametrize("step", [0, 3])
-def test_numbers_of_an_environment_that_are_not_finite_are_named(tmp_path, monkeypatch, step):
-    observe = PureMemory._observe
+@pytest.mark.parametrize("at", [(0, 240), (3, 240), (3, 12)])  # the newest time step, too
+def test_numbers_of_an_environment_that_are_not_finite_are_named(tmp_path, monkeypatch, at):
+    (step, steps), observe = at, PureMemory._observe
 
     def wrong(self, time, cue):
         seen = observe(self, time, cue)
@@ -153,7 +153,7 @@ def test_numbers_of_an_environment_that_are_not_finite_are_named(tmp_path, monke
     monkeypatch.setattr(PureMemory, "_observe", wrong)
     name = r"observation\[1\]"
     with pytest.raises(RunFailedError, match=f": the {name} of environment 0 at step {step} is i"):
-        train(config(environment="memory,length=7"), tmp_path / "run", plain=True)
+        train(config(environment="memory,length=7", steps=steps), tmp_path / "run", plain=True)
 
 
 def test_a_run_that_fails_does_not_end_the_others():

@@ -10,8 +10,7 @@ from run_files import write_untrained_run
 
 from retrax.command.main import main
 from retrax.command.suite import StateRecorder
-from retrax.environments.atari import Atari
-from retrax.environments.emulated_atari import EmulatedAtari
+from retrax.environments.atari import Atari, EmulatedAtari
 from retrax.environments.start_states import load_states
 from retrax.evaluation.atari57 import GAMES
 from retrax.evaluation.evaluations import evaluation_environments, states_of

@@ -42,19 +42,9 @@ def test_more_environments_keep_the_seeds_of_the_first_ones(seed, few, more):
     assert (long < 2**31).all()
 
 
-def test_seeds_of_neighbours_share_nothing():
-    # Adding e to the seed would give environment 1 of seed 0 to environment 0 of seed 1.
-    seeds = np.concatenate([integer_seeds(seed, 50) for seed in range(50)])
-    assert len(np.unique(seeds)) == 2500
-
-
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8])
-def test_discrete_actions_become_int32(dtype):
+def test_actions_take_the_type_of_the_spec_and_may_be_out_of_bounds(dtype):
     found = checked_actions(np.array([0, 2], dtype), specs.DiscreteArray(3, np.int32), 2)
     assert (found.tolist(), found.dtype) == ([0, 2], np.int32)
-
-
-def test_continuous_actions_become_float32_and_may_be_out_of_bounds():
-    spec = specs.BoundedArray((2,), np.float32, -1, 1)
-    found = checked_actions([[5, 0.5]], spec, 1)
+    found = checked_actions([[5, 0.5]], specs.BoundedArray((2,), np.float32, -1, 1), 1)
     assert (found.tolist(), found.dtype) == ([[5, 0.5]], np.float32)

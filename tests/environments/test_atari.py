@@ -1,12 +1,16 @@
+"""Atari: against emulators read by hand, ale-py's vector against ours, and starts from states."""
+
 import ale_py
 import numpy as np
 import oracles
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from stepping import FIRST, LAST, MID, history, random_actions
 
-from retrax.environments import atari
-from retrax.environments.atari import Atari, games
-from retrax.environments.emulated_atari import EmulatedAtari
+from retrax.environments.atari import Atari, EmulatedAtari, area_resize, games
+from retrax.environments.start_states import StartStates, load_states, save_states
 
 DOWN, ACROSS = oracles.area_weights(210, 84), oracles.area_weights(160, 84).T
 
@@ -157,22 +161,6 @@ def test_no_op_starts_are_from_zero_to_most_frames_of_doing_nothing():
     assert set(counts) == set(readable)
 
 
-def test_seeds_are_reproducible_and_depend_on_neither_number_nor_threads(monkeypatch):
-    monkeypatch.setattr(atari, "RENEWAL", 90)
-
-    def run(num_envs, seed, threads):
-        kwargs = {"repeat_action_probability": 0.25, "max_frames": 400}
-        environment = Atari("pong", num_envs=num_envs, seed=seed, num_threads=threads, **kwargs)
-        return history(environment, actions[:, :num_envs])
-
-    actions = random_actions(Atari("pong", num_envs=4), 150)
-    one, few, three = run(4, 1, 2), run(2, 1, 1), run(4, 2, 2)
-    for name in one:
-        np.testing.assert_array_equal(one[name][:, :2], few[name])
-    assert (one["observation"] != three["observation"]).any()
-    assert (one["observation"][:, 1] != three["observation"][:, 0]).any()
-
-
 def test_switches_of_ale_py():
     raw, clipped = Atari("space_invaders"), Atari("space_invaders", clip_rewards=True)
     sticky = Atari("space_invaders", repeat_action_probability=0.9)
@@ -227,3 +215,172 @@ def test_wrong_arguments_are_refused(kwargs, message):
     for kind in [Atari] + [EmulatedAtari] * (not switches & kwargs.keys()):
         with pytest.raises(ValueError, match=message):
             kind(**{"game": "pong", **kwargs})
+
+
+def played(game="pong", steps=60, seed=0, **kwargs):
+    """An environment in the middle of a game."""
+    environment = EmulatedAtari(game, max_noops=0, **kwargs)
+    environment.reset()
+    for action in random_actions(environment, steps, seed):
+        environment.step(action)
+    return environment
+
+
+def assert_equal(one, two):
+    for name in ("step_type", "reward", "discount"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    if one.step_type[0] != LAST:  # Atari's last pictures can mix older frames in
+        np.testing.assert_array_equal(one.observation, two.observation)
+
+
+OTHERS = {"full_action_set": True, "frame_stack": 3, "max_frames": 402}
+
+
+@pytest.mark.parametrize(
+    ("game", "kwargs"),
+    [("pong", OTHERS), ("breakout", {}), ("montezuma_revenge", OTHERS), ("road_runner", {})],
+)
+def test_it_is_ale_pys_vectorised_environment_bit_for_bit(game, kwargs):
+    ours, theirs = (made(game, max_noops=0, **kwargs) for made in (EmulatedAtari, Atari))
+    assert ours.spec == theirs.spec
+    assert_equal(ours.reset(), theirs.reset())
+    ends = 0
+    for action in random_actions(ours, 250, seed=1):
+        found, expected = ours.step(action), theirs.step(action)
+        if kwargs and found.step_type[0] == LAST != expected.step_type[0]:
+            pytest.fail("cut off at another step")
+        assert_equal(found, expected)
+        ends += found.step_type[0] == LAST
+    assert ends >= 2 or not kwargs
+
+
+def test_a_state_is_played_on_as_it_would_have_been():
+    environment = played("seaquest")
+    again = EmulatedAtari("seaquest", states=[environment.emulator_state()])
+    # One frame of doing nothing, in the old emulator too.
+    emulator = environment._environments[0]
+    emulator.ale.act(0)
+    np.testing.assert_array_equal(again.reset().observation[0, :, :, 0], emulator.screen())
+    np.testing.assert_array_equal(again.render(), emulator.ale.getScreenRGB())
+    for action in random_actions(environment, 60, seed=2):
+        assert_equal(environment.step(action), again.step(action))
+
+
+def test_episodes_begin_in_each_state_in_turn():
+    states = [played(steps=steps).emulator_state() for steps in (20, 40, 60)]
+    pictures = [EmulatedAtari("pong", states=[s]).reset().observation[0] for s in states]
+    assert (pictures[0] != pictures[1]).any()
+    assert (pictures[1] != pictures[2]).any()
+    environment = EmulatedAtari("pong", states=states, num_envs=2, max_frames=8)
+    begun = [[], []]
+    timestep = environment.reset()
+    for _ in range(9):
+        for e in range(2):
+            if timestep.step_type[e] == FIRST:
+                begun[e].append(
+                    [np.array_equal(timestep.observation[e], p) for p in pictures].index(True)
+                )
+        timestep = environment.step(np.zeros(2, int))
+    assert begun == [[0, 2, 1], [1, 0, 2]]
+
+
+def test_frames_are_counted_from_where_the_episode_begins():
+    environment = EmulatedAtari("pong", states=[played().emulator_state()], max_frames=20)
+    kinds = [environment.reset().step_type[0]]
+    kinds += [environment.step(np.zeros(1, int)).step_type[0] for _ in range(6)]
+    assert kinds == [FIRST, MID, MID, MID, MID, LAST, FIRST]
+
+
+def test_no_op_starts_are_spread_and_depend_on_the_seed_alone():
+    def pictures(num_envs, seed):
+        environment = EmulatedAtari("seaquest", num_envs=num_envs, seed=seed)
+        return np.stack([environment.reset().observation for _ in range(15)])
+
+    one = pictures(1, seed=0)
+    assert len(np.unique(one.reshape(15, -1), axis=0)) > 5
+    np.testing.assert_array_equal(pictures(2, seed=0)[:, :1], one)
+    assert (pictures(1, seed=1) != one).any()
+
+
+def test_states_of_another_game_or_of_an_ended_one_are_refused():
+    for states, sentence in (
+        ([], "must be at least one start state"),
+        ([b"abc"], f"start state 0 is not one of pong in ale-py {ale_py.__version__}"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            EmulatedAtari("pong", states=states)
+    environment = EmulatedAtari("breakout", max_noops=0)
+    timestep = environment.reset()
+    begin = environment.emulator_state()
+    for action in random_actions(environment, 600):
+        timestep = environment.step(action)
+        if timestep.step_type[0] == LAST:
+            break
+    assert timestep.discount[0] == 0
+    with pytest.raises(ValueError, match=r"start state 1 of breakout cannot be played"):
+        EmulatedAtari("breakout", states=[begin, environment.emulator_state()])
+    with pytest.raises(ValueError, match="start state 0 is not one of pong"):
+        EmulatedAtari("pong", states=[begin])
+
+
+# Smaller pictures: against means of areas in float64
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_pixels_are_means_of_areas(data):
+    picture = data.draw(hnp.arrays(np.uint8, st.tuples(*[st.integers(1, 24)] * 2)))
+    height, width = (data.draw(st.integers(1, size)) for size in picture.shape)
+    down = oracles.area_weights(picture.shape[0], height)
+    across = oracles.area_weights(picture.shape[1], width).T
+    exact = down @ picture @ across
+    found = area_resize(picture, height, width)
+    assert found.dtype == np.uint8
+    assert found.shape == (height, width)
+    # Half a grey level of rounding, and the sums are float32.
+    np.testing.assert_allclose(found.astype(float), exact, atol=0.5 + 1e-3)
+
+
+def test_smaller_pictures_by_hand():
+    """Three columns to two: (2 a + b) / 3 and (b + 2 c) / 3."""
+    picture = np.array([[30, 60, 90], [30, 60, 90]], np.uint8)
+    np.testing.assert_array_equal(area_resize(picture, 1, 2), [[40, 80]])
+    np.testing.assert_array_equal(area_resize(picture, 2, 3), picture)
+
+
+STARTS = StartStates("pong", [b"abc", b"\0\1"])
+
+
+@given(st.lists(st.binary(min_size=1), min_size=1, max_size=5))
+def test_there_and_back(tmp_path_factory, states):
+    path = tmp_path_factory.mktemp("states") / "new" / "pong"
+    for place in (path, path.with_name("again.npz")):  # the same states give the same bytes
+        save_states(place, StartStates("pong", states))
+    assert load_states(path) == ("pong", states)
+    assert path.read_bytes() == place.read_bytes()
+
+
+def assert_refused(path, match):
+    with pytest.raises(ValueError, match=match) as caught:
+        load_states(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_other_files_are_refused(tmp_path):
+    path = tmp_path / "pong.npz"
+    assert_refused(path, "is not a file of start states: retrax record-states makes one")
+    path.write_bytes(b"PK, or not")
+    assert_refused(path, "is damaged, or not a file of start states")
+    np.savez(path, game="pong")
+    assert_refused(path, "is damaged, or not a file of start states")
+    save_states(path, STARTS)
+    path.write_bytes(path.read_bytes()[:-30])
+    assert_refused(path, "is damaged")
+
+
+@pytest.mark.parametrize("lengths", [[], [3], [3, 3], [5, 0], [6, -1]])
+def test_lengths_that_do_not_fit_are_refused(tmp_path, lengths):
+    path = tmp_path / "pong.npz"
+    states = np.frombuffer(b"abcde", np.uint8)
+    np.savez(path, game="pong", lengths=np.array(lengths, np.int64), states=states)
+    assert_refused(path, "the lengths of its states do not match its contents")

@@ -8,6 +8,7 @@ from stepping import FIRST, LAST, history, normalised, random_actions
 
 from retrax.environments import atari, check_environment, make
 from retrax.environments.plain_data import pack, unpack
+from retrax.environments.suites import SUITES
 
 
 def vector(num_envs, seed):
@@ -37,6 +38,12 @@ KINDS = {
         for id in ("catch/0", "cartpole/3", "deep_sea_stochastic/1", "memory_len/2")
     },
     "MinAtar/Seaquest-v1,use_minimal_action_set=False": "minatar",
+    "brax:inverted_pendulum,max_episode_steps=20": "brax",
+    "craftax:Craftax-Classic-Symbolic-v1,max_episode_steps=20": "craftax",
+    "gymnax:CartPole-v1": "gymnax",
+    "jumanji:Maze-v0,time_limit=20": "jumanji",
+    "pgx:minatar-breakout": "pgx",
+    "xminigrid:MiniGrid-Empty-5x5,max_steps=20": "xminigrid",
 }
 KIND = pytest.mark.parametrize("id", KINDS)
 
@@ -153,7 +160,7 @@ def test_atari_games_are_played_again(monkeypatch, episodic_life):
 def test_every_kind_draws_itself(id, request):
     if KINDS[id] in ("mujoco", "dm_control"):
         request.getfixturevalue("opengl_works")
-    if KINDS[id] in ("bsuite", "minatar"):
+    if KINDS[id] in ("bsuite", "minatar", *SUITES):
         pytest.skip("it has no pictures")
     pictures = []
     for _ in range(2):

@@ -14,7 +14,7 @@ mujoco.choose_backend()  # dm_control looks once, when it is imported
 
 from dm_control import suite  # noqa: E402
 
-from retrax.environments.control_suite import ControlSuite, tasks  # noqa: E402
+from retrax.environments.dm_env_adapter import ControlSuite, tasks  # noqa: E402
 
 # One for each trouble: plain, scalars, parts with two axes, bounds of their own, and OpenGL.
 KINDS = [

@@ -1,10 +1,12 @@
 """Environments in JAX: against the host's classes, by their id, of other libraries, and refused."""
 
+import collections
 import dataclasses
 import sys
 import types
 from typing import NamedTuple
 
+import dm_env
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,14 +16,13 @@ from dm_env import StepType
 from retrax.environments import check_environment, make
 from retrax.environments.factory import make_pure_vector
 from retrax.environments.pure import PureVector, Transition, check_pure
-from retrax.environments.pure_adapters import Gymnax, Pgx, make_pgx
 from retrax.environments.pure_tasks import (
     PureCartPole,
     PureCatch,
-    PureDeepSea,
     PureMemory,
     PurePendulum,
 )
+from retrax.environments.suites import _from_jumanji, from_gymnax, from_pgx, make_suite
 
 NUM_ENVS = 3
 
@@ -207,6 +208,32 @@ class Pushed(Swing):
         return state.time[None] * 1.0, state, action[1], action[0] > 0, {}
 
 
+Count, Step = collections.namedtuple("Count", "step_count"), dm_env.TimeStep
+
+
+class Clock:
+    """Of jumanji's form: the third step and the action [1, 2] end it, both with discount 0."""
+
+    time_limit, action_spec = 3, types.SimpleNamespace(num_values=np.array([2, 3]))
+
+    def reset(self, key):
+        return Count(jnp.int32(0)), Step(0, 0.0, 1.0, {"a": jnp.zeros(2), "t": jnp.int32(0)})
+
+    def step(self, state, action):
+        time = state.step_count + 1
+        over = (time >= 3) | (action == jnp.array([1, 2])).all()
+        return Count(time), Step(1 + over, 1.0 * time, 1.0 - over, {"a": action, "t": time})
+
+
+def test_a_time_limit_of_jumanji_truncates_and_actions_of_parts_are_numbered():
+    vector = PureVector(_from_jumanji(Clock()))
+    assert vector.spec.actions.num_values == 6
+    found, steps = kinds(vector, [4, 0, 3, 0, 2, 5])
+    assert found[:4] == [(1, 1.0, 1.0), (1, 2.0, 1.0), (2, 3.0, 1.0), (0, 0.0, 1.0)]
+    assert found[5] == (2, 2.0, 0.0)
+    assert steps[5].observation[0].tolist() == [1, 2, 2]
+
+
 def kinds(vector, actions):
     vector.reset()
     steps = [vector.step(np.array([action])) for action in actions]
@@ -214,7 +241,7 @@ def kinds(vector, actions):
 
 
 def test_games_of_pgx_are_images_and_their_two_kinds_of_ends_differ():
-    vector = PureVector(Pgx(Game()))
+    vector = PureVector(from_pgx(Game()))
     check_environment(vector, steps=20)
     found, steps = kinds(vector, [1, 1, 0, 0, 1, 0, 1])
     first = [(1, 1.0, 1.0), (1, 1.0, 1.0), (2, 0.0, 0.0), (0, 0.0, 1.0)]
@@ -225,7 +252,7 @@ def test_games_of_pgx_are_images_and_their_two_kinds_of_ends_differ():
 
 
 def test_environments_of_gymnax_are_truncated_at_their_own_limit():
-    vector = PureVector(Gymnax(Swing()))
+    vector = PureVector(from_gymnax(Swing()))
     check_environment(vector, steps=20)
     found, _ = kinds(vector, [0, 1, 0, 0, 0, 0, 0])
     assert found[:3] == [(1, 0.5, 1.0), (2, 0.5, 0.0), (0, 0.0, 1.0)]
@@ -233,7 +260,7 @@ def test_environments_of_gymnax_are_truncated_at_their_own_limit():
 
 
 def test_environments_of_gymnax_1_say_themselves_what_ends_them():
-    vector = PureVector(Gymnax(Pushed()))
+    vector = PureVector(from_gymnax(Pushed()))
     check_environment(vector, steps=20)
     np.testing.assert_array_equal(vector.spec.actions.maximum, [1.0, 3.0])
     still, end = [0.0, 2.0], [1.0, 2.0]  # the first episode ends by itself at its limit
@@ -241,24 +268,8 @@ def test_environments_of_gymnax_1_say_themselves_what_ends_them():
     assert found[2:5] == [(1, 2.0, 1.0), (2, 2.0, 0.0), (0, 0.0, 1.0)]
     assert found[-1] == (2, 2.0, 1.0)
     space = types.SimpleNamespace(shape=(2,))
-    with pytest.raises(ValueError, match="Odd must have discrete or bounded actions"):
-        Gymnax(type("Odd", (Swing,), {"action_space": lambda self, params: space})())
-
-
-@pytest.mark.parametrize(
-    ("id", "environment"),
-    [
-        ("catch", PureCatch()),
-        ("memory,length=3", PureMemory(3)),
-        ("deep_sea,size=5,mapping_seed=none", PureDeepSea(5, None)),
-        ("noisy_deep_sea", PureDeepSea(screen=16)),
-        ("CartPole-v1", PureCartPole()),
-        ("Pendulum-v1", PurePendulum()),
-    ],
-)
-def test_our_tasks_have_the_switches_of_the_host(id, environment):
-    assert make_pure_vector(id).pure == environment
-    assert make(id).spec == environment.spec
+    with pytest.raises(ValueError, match="its actions must be discrete or bounded, got namespace"):
+        from_gymnax(type("Odd", (Swing,), {"action_space": lambda self, params: space})())
 
 
 class Endless(PureCartPole):
@@ -279,11 +290,6 @@ def module(monkeypatch):
     module.Swing, module.Cart, module.number = Swing, PureCartPole, 3
     module.Endless, module.seeded = Endless, lambda seed: Endless()
     monkeypatch.setitem(sys.modules, "pure_examples", module)
-
-
-def test_classes_of_modules_are_made_for_the_device(module):
-    assert isinstance(make_pure_vector("pure_examples:Swing").pure, Gymnax)
-    assert make_pure_vector("pure_examples:Cart").pure == PureCartPole()
 
 
 @pytest.mark.parametrize("name", ["Cart", "Endless", "seeded", "CartPole-v1", "Swing"])
@@ -312,7 +318,6 @@ def test_a_limit_holds_on_the_device_and_on_the_host(module, name):
         ("pure_examples:number", "pure_examples:number must be a function or a class"),
         ("catch,size=3", "catch has no switch size"),
         ("memory,length=0", "PureMemory.length must be an integer >= 1, got 0"),
-        ("pgx:x,size=3", "pgx:x has no switch size"),
     ],
 )
 def test_what_is_not_written_in_jax_is_refused(module, id, sentence):
@@ -323,11 +328,11 @@ def test_what_is_not_written_in_jax_is_refused(module, id, sentence):
 def test_games_for_two_are_refused_and_those_of_minatar_have_no_masks():
     game = Game()
     game.id = "minatar-game"
-    assert not Pgx(game).spec.masks_actions
+    assert not from_pgx(game).spec.masks_actions
     game.id = "game"
     game.num_players = 2
-    with pytest.raises(ValueError, match="pgx:game must be a game for one player, it has 2"):
-        Pgx(game)
+    with pytest.raises(ValueError, match="pgx:game must be for one player, it has 2"):
+        from_pgx(game)
 
 
 def test_games_are_found_by_their_name(monkeypatch):
@@ -335,6 +340,9 @@ def test_games_are_found_by_their_name(monkeypatch):
     pgx.available_envs, pgx.make = (lambda: ("game",)), (lambda name: Game())
     monkeypatch.setitem(sys.modules, "pgx", pgx)
     assert make("pgx:game", num_envs=2).spec.observations.shape == (4, 4, 4)
-    with pytest.raises(ValueError, match=r"pgx has no game 'gama' .did you mean game"):
+    assert make("pgx:game,max_episode_steps=2").spec.max_episode_steps == 2
+    with pytest.raises(ValueError, match=r"pgx has no environment 'gama' .did you mean game"):
         make("pgx:gama")
-    make_pgx.cache_clear()
+    with pytest.raises(ValueError, match=r"pgx:game cannot be made: .* argument 'size'"):
+        make("pgx:game,size=3")
+    make_suite.cache_clear()

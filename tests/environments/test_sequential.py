@@ -72,6 +72,16 @@ def test_the_arrival_form_holds_for_any_lengths(library, ends):
         assert [tuple(map(float, each)) for each in fields] == (episode * 15)[:15]
 
 
+@pytest.mark.parametrize("place", ["reset", "step"])
+def test_what_is_no_time_step_of_dm_env_is_named(place):
+    environment = ScriptedToo([(0.0, 1.0, False)])
+    setattr(environment, place, lambda *_: (0.0, False))
+    with pytest.raises(
+        RefusedError, match=rf"^{place}\(\) must return a dm_env.TimeStep, got a tu"
+    ):
+        played(make(lambda: environment), 1)
+
+
 @pytest.mark.parametrize(("script", "step"), [((0.0, 0.9, False), 1), ((0.0, 0.5, True), 1)])
 def test_other_discounts_are_refused(script, step):
     environment = DmEnvVector([ScriptedToo(), ScriptedToo([script])])
