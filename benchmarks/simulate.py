@@ -217,6 +217,10 @@ class Program(simulated.Program):
             self.violations.append(Violation(f"{sentence}, at {self.scheduler.now:.3f} s"))
             raise self.violations[0]
 
+    @property
+    def learner(self):
+        return next(p for name, p in self.processes.items() if kind_of(name).publishes)
+
     def made(self, process, node):
         self.nodes.append(node)
         if kind_of(process.name).holds_rows:
@@ -243,7 +247,7 @@ class Program(simulated.Program):
         if client is None or client.params is None:
             return
         version, life = self.versions.get(process.number, (-1, process.number))
-        learner = next(p for name, p in self.processes.items() if kind_of(name).publishes).number
+        learner = self.learner.number
         older = client.version < version
         self.check(not older or learner > life, f"{process.name} has older parameters")
         self.versions[process.number] = client.version, learner if older else life
@@ -309,7 +313,8 @@ class Program(simulated.Program):
             steps = status["steps"]
             self.check(steps == STEPS, f"it finished at {steps} steps")
             newest = newest_snapshot(config.directory)
-            self.check(newest == STEPS or failure, f"the newest snapshot is at {newest} steps")
+            is_up = getattr(self.learner.node, "_is_started", False)  # not after a late kill
+            self.check(newest == STEPS or failure or not is_up, f"newest snapshot: {newest} steps")
             left = steps - (config.resumed_at or 0)
             self.check(self.taken >= left, f"only {self.taken} of {left} steps were taken")
             if not self.restarts and not stopped:
@@ -318,7 +323,7 @@ class Program(simulated.Program):
             if kind_of(name).holds_rows and process.node is not None:
                 restarted = bool(self.restarts.get(name)) or config.continues
                 self.check_replay(process.node.local, restarted=restarted)
-                if done and config.run.replay.pace == "steady":
+                if done and is_up and config.run.replay.pace == "steady":
                     self.check_updates(process.node)
         self.check_snapshots()
         self.check_table()
@@ -326,7 +331,7 @@ class Program(simulated.Program):
 
     def check_updates(self, node):
         """The learner made the updates that were drawn, and no more than were due."""
-        learner = next(p for name, p in self.processes.items() if kind_of(name).publishes)
+        learner = self.learner
         if learner.how == "done" and not (self.restarts.get("replay/0") or self.config.continues):
             schedule, updates = node.local.schedule, learner.node.learner.updates
             unused = sum(draw.updates for draw, _ in node._unused)

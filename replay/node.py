@@ -19,6 +19,7 @@ class _Position(NamedTuple):  # where the rows of a writer's environments must c
     writer: int
     number: int
     joined: bool  # False: the next row is the first of what is stored after a cut
+    ended: frozenset[int] = frozenset()  # writers before it, whose calls may arrive late
 
 
 class ReplayNode:
@@ -52,8 +53,7 @@ class ReplayNode:
         self._rows = 0  # added so far
         # When each due call became due, in `_rows`: those on newest, and on replayed sequences.
         self._since: tuple[deque[int], deque[int]] = deque(), deque()
-        self._number = 0  # of the next draw
-        self._used = -1  # the newest draw that was used
+        self._number, self._used = 0, -1  # the next draw, and the newest that was used
         self._learned = 0  # updates of the learner's state, with all those used
         # By number, used ones too: draws without priorities, and the state of `rng` before.
         self._made: dict[int, tuple[PackedDraw, Any]] = {}
@@ -82,10 +82,9 @@ class ReplayNode:
           rows: packed, uint8 `[T, n, row_bytes]`, of this `layout`.
           timeout: in seconds; if not all rows were added by then, the same chunk must arrive again.
         """
+        chunk = writer, number, environments, rows
         with self.changed:
-            return self.changed.wait_for(
-                lambda: self._take_in(writer, number, environments, rows), timeout
-            )
+            return self.changed.wait_for(lambda: self._take_in(*chunk), timeout)
 
     def begin(self, updates: int) -> tuple[int, int]:
         """Begins with a learner of so many updates: restarts of the node, first request's number.
@@ -188,23 +187,24 @@ class ReplayNode:
     def _unused(self) -> list[tuple[PackedDraw, Any]]:
         return [made for number, made in self._made.items() if number > self._used]
 
-    def _take_in(
-        self, writer: int, number: int, environments: Sequence[int], rows: np.ndarray
-    ) -> bool:
+    def _take_in(self, writer: int, number: int, envs: Sequence[int], rows: np.ndarray) -> bool:
         """Adds the rows of a chunk that are new; whether none had to wait."""
-        position = self._next.get(environments[0])
-        if position is None or position.writer != writer or position.number < number:
-            for environment in environments:
+        position = self._next.get(envs[0], _Position(writer, -1, False))
+        if writer in position.ended:
+            return True
+        if position.writer != writer or position.number < number:
+            for environment in envs:
                 self.local.cut(environment)
-            position = _Position(writer, number, False)
+            ended = position.ended | {position.writer}
+            position = _Position(writer, number, False, ended - {writer})
         for row in rows[position.number - number :]:
             packed = self._packing.split(row if position.joined else row.copy())
             if not position.joined:
                 self._packing.flags(packed[0])[0][:] = True
-            if not self._add(packed, np.array(environments)):
+            if not self._add(packed, np.array(envs)):
                 break
-            position = _Position(writer, position.number + 1, True)
-        self._next[environments[0]] = position
+            position = position._replace(number=position.number + 1, joined=True)
+        self._next[envs[0]] = position
         return position.number >= number + len(rows)
 
     def _add(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> bool:
