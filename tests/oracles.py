@@ -885,6 +885,14 @@ def convolution_gradients(images, weights, gradient, stride):
     return of_images, of_weights
 
 
+def image_features(image, layers):
+    """uint8 image `[H, W, C]` -> `[D]`; `layers` is a list of (weights, biases, stride)."""
+    features = image.astype(np.float64) / 255.0
+    for weights, biases, stride in layers:
+        features = concatenated_relu(valid_convolution(features, weights, biases, stride))
+    return features.reshape(-1)
+
+
 def concatenated_relu(x):
     """`[..., D] -> [..., 2 D]`: the positive parts, then the sizes of the negative ones."""
     return np.concatenate([np.maximum(x, 0.0), np.maximum(-x, 0.0)], axis=-1)

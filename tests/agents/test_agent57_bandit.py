@@ -50,6 +50,15 @@ def test_statistics_by_hand(pulls, window, counts, means):
     np.testing.assert_allclose(found, [counts, means], rtol=1e-6)
 
 
+def test_choices_by_hand():
+    """Arm 0 paid 1 and 3, arm 1 paid 2.3: 2 + 1 / sqrt(2) = 2.71 is less than 2.3 + 1."""
+    richer = [*THREE[:2], (0, 3.8)]
+    for pulls, arms in ((THREE, {0.0: 1, 1.0: 1, 9.0: 1}), (richer, {0.0: 0, 1.0: 1})):
+        for bonus, arm in arms.items():
+            options = {"num_arms": 2, "bonus": bonus, "epsilon": 0.0}
+            assert choose(jax.random.key(0), after(pulls, 10), **options) == arm
+
+
 @pytest.mark.parametrize(
     ("pulls", "arm"),
     [

@@ -8,7 +8,7 @@ import oracles
 import pytest
 from dm_env import specs
 
-from retrax.networks import VectorTorso, choose_convolutions, choose_torso, crelu
+from retrax.networks import ImageTorso, VectorTorso, choose_convolutions, choose_torso, crelu
 from retrax.networks.torsos import REACTOR_CONVOLUTIONS, check_observation
 
 
@@ -29,6 +29,21 @@ def test_crelu_by_hand():
     actual = crelu(jnp.array([[1.0, -2.0, 0.0], [-3.0, 4.0, 5.0]]))
     expected = [[1, 0, 0, 0, 2, 0], [0, 4, 5, 3, 0, 0]]
     np.testing.assert_array_equal(actual, expected)
+
+
+def test_image_torso_is_the_slow_convolution():
+    images, shapes = random_images(0, (2, 7, 8, 2)), ((2, 3, 2), (3, 2, 1))
+    apply, params = transformed(lambda: ImageTorso(shapes), images)
+    weights = [params["image_torso/~/conv2_d"], params["image_torso/~/conv2_d_1"]]
+    layers = [
+        (layer["w"], layer["b"], stride)
+        for layer, (_, _, stride) in zip(weights, shapes, strict=True)
+    ]
+    expected = [oracles.image_features(image, layers) for image in images]
+    actual = apply(params, images)
+    assert actual.shape == (2, 2 * 2 * 2 * 3)  # 7x8 -> 3x3 -> 2x2, CReLU doubles 3 channels
+    assert actual.dtype == jnp.float32
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("sizes", [(3, 2), ()])

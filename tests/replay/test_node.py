@@ -156,38 +156,6 @@ def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(chang
     assert not node._waiting
 
 
-def test_a_program_of_threads_ends_with_all_calls_made():
-    """Two writers, whole chunks, no lead, a learner that draws two ahead: nobody waits forever."""
-    node = make_node(max_lead=0, acting_steps_per_update=2.0)
-    rows, errors = stream(200, ends=0.0), []
-
-    def act(environment):
-        try:
-            writer = open_writer(DirectPeer(node), [environment])
-            for row in rows:
-                writer.write(part(row, environment))
-            writer.close()
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=act, args=[e]) for e in (0, 1)]
-    for thread in threads:
-        thread.start()
-    replay, calls = open_replay(DirectPeer(node)), 0
-    due = (2 * 200 - 8) // 2  # learning begins at the first whole sequences, or with row 8
-    while calls < due - 8 or any(thread.is_alive() for thread in threads):
-        draw = replay.sample(0.1)
-        if draw is not None:
-            calls += 1
-            replay.set_priorities(draw.keys, np.ones(3))
-    assert not errors
-    while (draw := replay.sample(0.0)) is not None:
-        calls += 1
-    status = replay.status()
-    assert status.steps == 400
-    assert calls == (400 - status.learning_since) // 2
-
-
 # Chunks of rows as (writer, number of the first row, rows); what is added is given as positions
 # in the stream, and "cut" where an episode is ended: the row after it is stored as a first one.
 FIRSTS = (0, 6, 12)
