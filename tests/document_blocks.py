@@ -18,7 +18,7 @@ EXECUTED = ("bash", "bash distributed", "python")  # languages of blocks that te
 STARTS = {".png": b"\x89PNG", ".gif": b"GIF8"}
 
 PAGES = (
-    *("README.md", "docs/run_directories.md", "docs/programs.md"),
+    *("README.md", "docs/environments.md", "docs/run_directories.md", "docs/programs.md"),
     *sorted(f"docs/how_to/{path.name}" for path in (ROOT / "docs" / "how_to").glob("*.md")),
 )
 TUTORIALS = sorted(

@@ -123,7 +123,7 @@ def test_results_that_were_cut_short_are_named(
 def test_a_suite_whose_package_is_missing_names_the_extra(monkeypatch, refused):
     monkeypatch.setitem(sys.modules, "bsuite", None)
     err = refused("benchmark", "bsuite", "acer")
-    assert err.endswith("bsuite:catch/0 needs the package bsuite: pip install 'retrax[bsuite]'\n")
+    assert err.endswith('the module bsuite, which is not installed: pip install "retrax[bsuite]"\n')
 
 
 @pytest.fixture

@@ -60,8 +60,8 @@ def make(name, memory_size=4):
 def inputs_of(name, seed, shape=(T,)):
     if name == "agent57":
         return random_r2d2_inputs(seed, shape, A, ARMS)
-    numbers = np.random.default_rng(seed).normal(size=(*shape, 4))  # and masks
-    return np.where([True, False, False, False], numbers, numbers > 0).astype(np.float32)
+    numbers = np.random.default_rng(seed).normal(size=(*shape, 4))  # and masks of two or three
+    return np.where([True, False, True, True], numbers, numbers > 0).astype(np.float32)
 
 
 def at(tree, index):
