@@ -39,6 +39,7 @@ def config_of(given: argparse.Namespace, agent: str, environment: str) -> retrax
     """A run that learns early; `ValueError` if the agent refuses the environment."""
     steps, names = given.steps, {"agent": agent, "environment": environment, "seed": given.seed}
     every = {"snapshot_every": max(steps // 5, 1), "log_every": max(steps // 9, 1)}
+    every["evaluate_every"] = max(steps // 2, 1)  # by default it depends on the steps of the run
     config = retrax.RunConfig(**names, **every, steps=steps, num_envs=2)
     spec = spec_of(config)
     config = config.resolve(spec)
