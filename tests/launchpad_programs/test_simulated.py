@@ -22,8 +22,8 @@ def test_fixed_seeds():
         (1185, "1.62 kill counter/0"),  # a snapshot before the first report had no steps
         (9, "2.89 stop actor/0"),  # two rows of metrics.csv had the same steps
         (101, "4.15 stop replay/0"),  # so had they when a run was resumed at its end
-        # Rows of a dead actor arrived after its successor's.
-        (2241, "1.1414394 delay replay/0, 1.5505213 host actor/0, 2.6545764 slow evaluator/0"),
+        (2241, "1.1414 delay replay/0, 1.5505 host actor/0, 2.6546 slow evaluator/0"),  # late rows
+        (114, "2.7442 delay replay/0"),  # only a mutation: the replay ended before the learner
     ],
 )
 def test_what_was_found(seed, faults):
