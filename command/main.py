@@ -31,7 +31,7 @@ usage: retrax COMMAND [...]
   doctor                          what is installed, what is missing, how to install it
 
 `retrax COMMAND --help` lists its options. For a first run: retrax train reactor --environment catch
-Compiled programs are kept in your cache directory; `retrax --no-cache COMMAND` compiles all anew.
+Compiled programs are kept in your cache directory; `retrax --no-cache COMMAND` does without.
 """
 
 _NO_CACHE = "JAX_ENABLE_COMPILATION_CACHE"

@@ -127,7 +127,7 @@ def policy_entropy(pi: jax.Array) -> jax.Array:
     """Entropy -sum_a pi(a) log pi(a), in nats. To be maximised: subtract it from a loss.
 
     Args:
-      pi: `[A]`, probabilities; where one is 0, as of illegal actions, its gradient is 0.
+      pi: `[A]`, probabilities; the gradient is 0 where one is 0, as for illegal actions.
 
     Returns:
       A scalar `[]`, in [0, log A].
