@@ -51,7 +51,7 @@ class AgentEntry:
 
     name: str
     make_agent: Callable[..., Agent]
-    Config: type
+    Config: type[Any]
     presets: Mapping[str, Callable[[], Any]]
     default_preset: Callable[[str, EnvironmentSpec], str] | None = None
     default_steps: Callable[[str, str], int] | None = None
@@ -135,13 +135,12 @@ class AgentEntry:
                 f"RunConfig.agent_config must be a {self.Config.__module__}."
                 f"{self.Config.__qualname__} or None for {self.name}, got {config!r}."
             )
-        if dataclasses.is_dataclass(config) and not isinstance(config, type):
-            try:
-                json.dumps(dataclasses.asdict(config))
-            except TypeError as error:
-                raise ValueError(
-                    f"agent_config of {self.name} must have values of JSON and tuples: {error}."
-                ) from error
+        try:
+            json.dumps(dataclasses.asdict(config))
+        except TypeError as error:
+            raise ValueError(
+                f"agent_config of {self.name} must have values of JSON and tuples: {error}."
+            ) from error
         return config
 
 

@@ -28,9 +28,6 @@ def memory_extras(memory: Any, stored: bool) -> dict[str, Any]:
     return {MEMORY: memory} if stored else {}
 
 
-_LARGEST = 1e30  # sums of these, and the inverse of one, are normal numbers of float32
-
-
 def valid_steps(rows: Row, mask: jax.Array) -> jax.Array:
     """The steps of which losses are made: bool `[..., T]`.
 
@@ -81,7 +78,8 @@ def off_policyness(ratios: jax.Array, acted: jax.Array) -> dict[str, jax.Array]:
     Ratios above 1e30 count as that; those where no action was taken may be NaN. All metrics are 0
     if there is no action. No gradient flows through them.
     """
-    ratios = jnp.minimum(jax.lax.stop_gradient(jnp.where(acted, ratios, 0.0)), _LARGEST)
+    # Sums of 1e30, and its inverse, are normal numbers of float32.
+    ratios = jnp.minimum(jax.lax.stop_gradient(jnp.where(acted, ratios, 0.0)), 1e30)
     # Divided by the largest, no square overflows.
     largest = jnp.max(ratios)
     scaled = ratios / jnp.where(largest > 0, largest, 1.0)

@@ -1,12 +1,11 @@
 """Reactor (Gruslys et al. 2018): a recurrent actor-critic on distributional Retrace."""
 
-from ..base import paper_or_small as default_preset
 from ..base import steps_by_preset
 from ..entry import AgentEntry
 from ..reward_scale import advise_on_support
 from ..sequences import ActorState
 from .agent import LearnerState, make_agent
-from .config import PRESETS, Config
+from .config import PRESETS, Config, default_preset
 
 __all__ = [
     "AGENT",
@@ -26,6 +25,6 @@ AGENT = AgentEntry(
     default_preset=default_preset,
     evaluation_policy=lambda config: "most probable action of the newest policy",
     advice=advise_on_support,
-    # Time steps after which `small` has solved the task (docs/results).
+    # Time steps after which `small` or `small_short` has solved the task (docs/results).
     default_steps=steps_by_preset({"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000}),
 )

@@ -93,19 +93,16 @@ def make_agent(
         return {"mu": policy, **memory_extras(memory, stored)}
 
     def read(params: Any, state: ActorState, timestep: TimeStep) -> tuple[Any, Any]:
-        """The network's output, and its memory before the next observation."""
         is_first = timestep.step_type == StepType.FIRST
         return net.step(params, timestep.observation, is_first, state.memory)
 
     def explore(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
-        """Draws an action from the policy."""
         output, memory = read(params, state, timestep)
         key, action_key = jax.random.split(state.key)
         action = draw_action(action_key, output.policy)
         return Decision(action, extras(output.policy, state.memory), ActorState(key, memory))
 
     def exploit(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
-        """The policy's most probable action."""
         output, memory = read(params, state, timestep)
         action = jnp.argmax(output.policy).astype(jnp.int32)
         return Decision(action, extras(output.policy, state.memory), ActorState(state.key, memory))

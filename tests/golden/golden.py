@@ -28,7 +28,7 @@ import jax
 import numpy as np
 
 import retrax
-from retrax.agents.d4pg import Config as D4PGConfig
+from retrax.agents import d4pg, reactor
 from retrax.training.recorder import WALL_CLOCK_COLUMNS
 from retrax.training.snapshots import newest_snapshot, read_state
 
@@ -40,10 +40,10 @@ TASKS = {
     "d4pg": ("d4pg", "Pendulum-v1", 1600),
     "agent57": ("agent57", "deep_sea", 1400),
 }
-_SMALL = D4PGConfig.small()
+_SMALL = d4pg.Config.small()
 # The replay's size when it was recorded: a tree of another size draws other sequences.
 _REPLAY = dataclasses.replace(_SMALL.replay, capacity=100_000)
-CONFIGS = {"d4pg": dataclasses.replace(_SMALL, replay=_REPLAY)}
+CONFIGS = {"d4pg": dataclasses.replace(_SMALL, replay=_REPLAY), "reactor": reactor.Config.small()}
 MODES = {"train": {}, "sync": {"num_envs": 2, "num_actors": 2, "actor_update_period": 50}}
 # Largest relative difference of a row with the first 20 to 30 updates: 1e-7 between two processors,
 # 4e-4 between JAX 0.6.2 and 0.12. Rounding grows with the updates: to 0.2 after 200 of them.

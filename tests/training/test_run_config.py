@@ -189,7 +189,7 @@ def test_published_runs_can_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("agent", "environment", "spec", "preset", "steps"),
     [
-        ("reactor", "catch", CHOICE, "small", 20_000),
+        ("reactor", "catch", CHOICE, "small_short", 20_000),
         ("reactor", "CartPole-v1", CHOICE, "small", 60_000),
         ("reactor", "Acrobot-v1", CHOICE, "small", OTHER_STEPS),
         ("reactor", "ALE/Pong-v5", GAME, "paper", PAPER_STEPS),
@@ -214,7 +214,7 @@ def test_defaults_of_an_environment(agent, environment, spec, preset, steps):
     assert run.resolve(spec) == run
     (kind,) = (words for known, words in KINDS if known is spec)
     described = f"Observations are {kind}: the default preset of {agent} for them is {preset}."
-    assert run.entry.describe_preset("x", spec) == described
+    assert run.entry.describe_preset(environment, spec) == described
 
 
 def test_more_rows_to_start_with_than_the_environments_keep_are_refused():
