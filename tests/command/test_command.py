@@ -92,11 +92,11 @@ UNIFORM = dataclasses.replace(SMALL().replay, selector="uniform")
 @pytest.mark.parametrize(
     ("words", "steps", "config"),
     [
-        ("catch", 20_000, SMALL()),
+        ("catch", 20_000, reactor.PRESETS["small_short"]()),
         ("CartPole-v1 --agent.distributional False", 60_000, SMALL(distributional=False)),
         ("ALE/Pong-v5", 50_000_000, PAPER()),
         ("catch --preset paper --steps 7 --agent.discount 0.5", 7, PAPER(discount=0.5)),
-        ("catch --steps 1e5 --agent.replay.selector uniform", 100_000, SMALL(replay=UNIFORM)),
+        ("Acrobot-v1 --steps 1e5 --agent.replay.selector uniform", 100_000, SMALL(replay=UNIFORM)),
     ],
 )
 def test_defaults_preset_and_options_give_the_fields(parsed, tmp_path, words, steps, config):
