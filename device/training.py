@@ -104,9 +104,7 @@ class Training:
         state = TrainState(
             learner=agent.init(learner_key),
             actors=begin(jax.random.split(actors_key, num_envs), ids, num_envs),
-            environments=jax.vmap(functools.partial(pure.begin, environment))(
-                pure.environment_keys(environments_key, num_envs)
-            ),
+            environments=pure.begin(environment, pure.environment_keys(environments_key, num_envs)),
             returns=jnp.zeros(num_envs, jnp.float32),
             replay=self.replay.init(),
             key=jax.random.key_data(draw_key),
@@ -166,8 +164,7 @@ class Training:
         params = agent.acting_params(state.learner)
         decision = jax.vmap(agent.explore, (None, 0, 0))(params, state.actors, before)
         rows = rows_of(before, decision.action, decision.extras)
-        move = jax.vmap(functools.partial(pure.advance, self._environment))
-        environments = move(state.environments, decision.action)
+        environments = pure.advance(self._environment, state.environments, decision.action)
         returns = jnp.where(is_last, 0.0, state.returns + environments.timestep.reward)
         ends = environments.timestep.step_type == StepType.LAST
         metrics = {name: decision.extras[name] for name in self._episode_metrics}

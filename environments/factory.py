@@ -227,12 +227,12 @@ def _make_gymnasium(id: str, request: _Request) -> VectorEnvironment:
     if request.render:
         switches["render_mode"] = "rgb_array"
 
-    def make_one() -> Any:
-        with one_sentence(f"{id} cannot be made"):
+    environments: list[Any] = []
+    with closed_on_error(environments), one_sentence(f"{id} cannot be made"):
+        for _ in range(request.num_envs):
             # Its checker checks the first step only; check_environment checks all of them.
-            return gymnasium.make(spec, disable_env_checker=True, **switches)
-
-    return GymnasiumVector(make_one, num_envs=request.num_envs, seed=request.seed)
+            environments.append(gymnasium.make(spec, disable_env_checker=True, **switches))
+    return GymnasiumVector(environments, seed=request.seed)
 
 
 def _gymnasium_ids() -> list[str]:
@@ -318,7 +318,18 @@ def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnviro
             made = gymnasium_adapter.GymnasiumVectorAdapter(made, seed=number)
         single = (*single, sys.modules["gymnasium"].Env)
     if not isinstance(made, single):
-        _check_vector(made, name, num_envs)
+        needed = f"{name} must be a VectorEnvironment, but it is a {type(made).__name__}"
+        with one_sentence(f"{name} cannot be read"):
+            missing = [each for each in _METHODS if not callable(getattr(made, each, None))]
+            spec, count = getattr(made, "spec", None), getattr(made, "num_envs", None)
+        if missing:
+            raise ValueError(f"{needed}, which has no {', '.join(missing)}.")
+        if not (isinstance(spec, EnvironmentSpec) and isinstance(spec.observations, specs.Array)):
+            raise ValueError(
+                f"{needed} whose spec is {spec!r:.60}, not an EnvironmentSpec of arrays."
+            )
+        if not isinstance(count, int | np.integer) or count != num_envs:
+            raise ValueError(f"{name} has {count!r} environments instead of {num_envs}.")
         return made
     if num_envs != 1:
         raise ValueError(
@@ -326,19 +337,6 @@ def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnviro
             f"{type(made).__name__}: give a vector, or a function that makes one."
         )
     return _vector([made], name, seed, {})
-
-
-def _check_vector(made: Any, name: str, num_envs: int) -> None:
-    needed = f"{name} must be a VectorEnvironment, but it is a {type(made).__name__}"
-    with one_sentence(f"{name} cannot be read"):
-        missing = [each for each in _METHODS if not callable(getattr(made, each, None))]
-        spec, count = getattr(made, "spec", None), getattr(made, "num_envs", None)
-    if missing:
-        raise ValueError(f"{needed}, which has no {', '.join(missing)}.")
-    if not isinstance(spec, EnvironmentSpec) or not isinstance(spec.observations, specs.Array):
-        raise ValueError(f"{needed} whose spec is {spec!r:.60}, not an EnvironmentSpec of arrays.")
-    if not isinstance(count, int | np.integer) or count != num_envs:
-        raise ValueError(f"{name} has {count!r} environments instead of {num_envs}.")
 
 
 def _vector(
@@ -362,5 +360,4 @@ def _vector(
         )
     from .gymnasium_adapter import GymnasiumVector
 
-    make_one = iter(environments).__next__
-    return GymnasiumVector(make_one, num_envs=len(environments), seed=seed, **limit)
+    return GymnasiumVector(environments, seed=seed, **limit)

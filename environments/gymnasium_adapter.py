@@ -5,7 +5,7 @@
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -33,9 +33,9 @@ _RETURNED = ("observation", "reward", "terminated", "truncated", "info")
 class GymnasiumVector(SequentialVector):
     """E Gymnasium environments, stepped sequentially in this process.
 
-    `make_one` is called E times; it chooses the render mode. `max_episode_steps` of None leaves the
-    limit to the environments; those without one get `datatypes.DEFAULT_LIMIT`. `statistics` is a
-    sentence on running statistics of their wrappers, or empty.
+    `max_episode_steps` of None leaves the limit to the environments; those without one get
+    `datatypes.DEFAULT_LIMIT`. `statistics` is a sentence on running statistics of their wrappers,
+    or empty.
     """
 
     # gymnasium.vector.SyncVectorEnv is 20 % slower on CartPole (it copies twice and collects
@@ -45,17 +45,14 @@ class GymnasiumVector(SequentialVector):
 
     def __init__(
         self,
-        make_one: Callable[[], gymnasium.Env],
+        environments: Sequence[gymnasium.Env],
         *,
-        num_envs: int = 1,
         seed: int = 0,
         max_episode_steps: int | None = None,
     ) -> None:
-        self._numbers = [int(s) for s in integer_seeds(seed, num_envs)]
-        self._environments: list[gymnasium.Env] = []
-        with closed_on_error(self._environments):
-            for _ in range(num_envs):
-                self._environments.append(make_one())
+        self._environments: list[gymnasium.Env] = [*environments]
+        with closed_on_error(environments):
+            self._numbers = [int(s) for s in integer_seeds(seed, len(environments))]
             seen, taken = check_alike(self._environments, "observation_space", "action_space")
             self._informs = hasattr(self._environments[0].unwrapped, MASK) and hasattr(taken, "n")
             if self._informs:  # as Taxi, whose `info` has the mask
@@ -68,7 +65,7 @@ class GymnasiumVector(SequentialVector):
             names = [type(each).__name__ for each in wrappers if _running_statistics(each)]
             self.statistics = _STATISTICS.format(" and ".join(names)) if names else ""
             converted = convert(seen, taken, limit or own, self.statistics)
-            super().__init__(*converted, num_envs, limit=limit)
+            super().__init__(*converted, len(environments), limit=limit)
             self.seed_again()
             self._simulations: list[list[MujocoState]] = []  # of Gymnasium's MuJoCo environments
             for one in self._environments:

@@ -59,29 +59,41 @@ class Running(NamedTuple):
     timestep: TimeStep  # the newest
 
 
-def begin(environment: PureEnvironment, key: jax.Array) -> Running:
-    """Starts the first episode; `key` is a typed key (`jax.random.key`)."""
-    return _first(environment, *jax.random.split(key))
+def begin(environment: PureEnvironment, keys: jax.Array) -> Running:
+    """Starts the first episodes; `keys` `[E]` are typed keys (`jax.random.key`)."""
+    pairs = jax.vmap(jax.random.split)(keys)
+    return jax.vmap(functools.partial(_first, environment))(pairs[:, 0], pairs[:, 1])
 
 
-def advance(environment: PureEnvironment, running: Running, action: jax.Array) -> Running:
-    """One time step. After a last one, the action is ignored and the next episode begins."""
-    key, reset_key, step_key = jax.random.split(jax.random.wrap_key_data(running.key), 3)
+def advance(environment: PureEnvironment, running: Running, actions: jax.Array) -> Running:
+    """One time step of each, `[E, ...]`. After a last one, the next episode begins instead.
+
+    Where none begins, none is reset: some suites take longer to begin an episode than to step.
+    """
+
+    def step(running: Running, action: jax.Array) -> tuple[Running, jax.Array]:
+        key, reset_key, step_key = jax.random.split(jax.random.wrap_key_data(running.key), 3)
+        state, transition = environment.step(step_key, running.state, action)
+        length, terminated = running.length + 1, transition.terminated
+        last = terminated | transition.truncated
+        if (limit := environment.spec.max_episode_steps) is not None:
+            last |= length >= limit
+        timestep = TimeStep(
+            step_type=jnp.where(last, StepType.LAST, StepType.MID).astype(jnp.int32),
+            reward=jnp.asarray(transition.reward, jnp.float32),
+            discount=jnp.where(terminated, 0.0, 1.0).astype(jnp.float32),
+            observation=transition.observation,
+        )
+        return Running(jax.random.key_data(key), state, length, timestep), reset_key
+
+    def again(ended: jax.Array, going: Running, reset_key: jax.Array) -> Running:
+        begun = _first(environment, jax.random.wrap_key_data(going.key), reset_key)
+        return jax.tree.map(lambda new, old: jnp.where(ended, new, old), begun, going)
+
+    going, reset_keys = jax.vmap(step)(running, actions)
     ended = running.timestep.step_type == StepType.LAST
-    state, transition = environment.step(step_key, running.state, action)
-    length, terminated = running.length + 1, transition.terminated
-    last = terminated | transition.truncated
-    if (limit := environment.spec.max_episode_steps) is not None:
-        last |= length >= limit
-    timestep = TimeStep(
-        step_type=jnp.where(last, StepType.LAST, StepType.MID).astype(jnp.int32),
-        reward=jnp.asarray(transition.reward, jnp.float32),
-        discount=jnp.where(terminated, 0.0, 1.0).astype(jnp.float32),
-        observation=transition.observation,
-    )
-    going = Running(jax.random.key_data(key), state, length, timestep)
-    begun = _first(environment, key, reset_key)
-    return jax.tree.map(lambda new, old: jnp.where(ended, new, old), begun, going)
+    begin_some = functools.partial(jax.vmap(again), ended, going, reset_keys)
+    return jax.lax.cond(ended.any(), begin_some, lambda: going)
 
 
 def _first(environment: PureEnvironment, key: jax.Array, reset_key: jax.Array) -> Running:
@@ -161,9 +173,7 @@ class PureVector:
 
 @functools.lru_cache(maxsize=16)  # evaluations make new environments
 def _compiled(environment: Any) -> tuple[Callable[..., Running], ...]:
-    return tuple(
-        jax.jit(jax.vmap(functools.partial(function, environment))) for function in (begin, advance)
-    )
+    return tuple(jax.jit(functools.partial(each, environment)) for each in (begin, advance))
 
 
 def environment_keys(key: jax.Array, num_envs: int) -> jax.Array:

@@ -68,13 +68,11 @@ def _observations(space: Any) -> tuple[specs.Array, Part | Group, str]:
 
 def _actions(space: Any) -> tuple[ActionSpec, Convert]:
     """The spec of one action, and the function that converts actions `[E, ...]` to the space."""
-    if isinstance(space, spaces.Discrete):
-        start = int(space.start)
-        spec = specs.DiscreteArray(int(space.n), np.int32, "action")
-        return spec, lambda actions: actions.astype(np.int64) + start
-    if isinstance(space, specs.DiscreteArray):
-        spec = specs.DiscreteArray(space.num_values, np.int32, "action")
-        return spec, lambda actions: actions.astype(space.dtype)
+    if isinstance(space, spaces.Discrete | specs.DiscreteArray):
+        is_spec = isinstance(space, specs.DiscreteArray)
+        count, start = (space.num_values, 0) if is_spec else (int(space.n), space.start)
+        spec = specs.DiscreteArray(count, np.int32, "action")
+        return spec, lambda actions: actions.astype(space.dtype) + start
     if isinstance(space, spaces.MultiDiscrete):
         return _combinations(space, space.nvec, space.start)
     if isinstance(space, spaces.MultiBinary):

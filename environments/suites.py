@@ -106,8 +106,8 @@ def _adapted(taken: Any, limit: int, reset: Any, step: Any, split: Any) -> PureE
         kind = specs.BoundedArray(seen.shape, np.uint8, 0, 255, "observation")
     _, found, *_ = jax.eval_shape(lambda: split(reset(jax.random.PRNGKey(0))))
     masks = isinstance(found, _Masked)
-    spec = EnvironmentSpec(kind, actions, max_episode_steps=limit)
-    return _Adapted(spec._replace(masks_actions=masks), begin, advance)
+    spec = EnvironmentSpec(kind, actions, max_episode_steps=limit, masks_actions=masks)
+    return _Adapted(spec, begin, advance)
 
 
 def _without_key(step: Callable[[State, jax.Array], Any]) -> Callable[..., Any]:

@@ -77,6 +77,18 @@ def test_a_state_of_another_environment_is_refused():
             other.restore(vector.state())
 
 
+def test_environments_are_reset_only_where_an_episode_begins():
+    class Counted(PureMemory):
+        def reset(self, key):
+            jax.debug.callback(lambda: begun.append(1))
+            return super().reset(key)
+
+    begun, vector = [], PureVector(Counted(length=2))
+    found, _ = kinds(vector, [0] * 7)
+    jax.effects_barrier()
+    assert (sum(kind == 0 for kind, *_ in found), len(begun)) == (1, 2)  # with the first reset
+
+
 def returning(change):
     """An environment of which `change` makes another one."""
 
@@ -316,8 +328,6 @@ def test_a_limit_holds_on_the_device_and_on_the_host(module, name):
     [
         ("Acrobot-v1", "Acrobot-v1 is not an environment written in JAX: allowed are catch, memor"),
         ("pure_examples:number", "pure_examples:number must be a function or a class"),
-        ("catch,size=3", "catch has no switch size"),
-        ("memory,length=0", "PureMemory.length must be an integer >= 1, got 0"),
     ],
 )
 def test_what_is_not_written_in_jax_is_refused(module, id, sentence):

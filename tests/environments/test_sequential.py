@@ -20,7 +20,7 @@ from retrax.environments.gymnasium_adapter import GymnasiumVector
 
 
 def scripted(*script, num_envs=1, **kwargs):
-    return GymnasiumVector(lambda: Scripted(script, **kwargs), num_envs=num_envs)
+    return GymnasiumVector([Scripted(script, **kwargs) for _ in range(num_envs)])
 
 
 def test_an_episode_without_an_end_is_cut_off(monkeypatch):
