@@ -25,6 +25,7 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
     assert as_pure(Ledge()).spec.masks_actions
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("agent", ["acer", "agent57", "reactor"])
 def test_no_agent_ever_falls(agent, tmp_path):
     """No mean return, in training and in an evaluation, is below 0: a fall has -1."""

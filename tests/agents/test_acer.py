@@ -137,6 +137,7 @@ def test_the_configs_orthogonal_gain_is_that_of_the_network():
     np.testing.assert_allclose(hidden.T @ hidden, 9 * np.eye(4), atol=1e-4)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("shared", [True, False])
 def test_e_4_q_has_a_network_of_its_own(shared):
     """No parameter of Q moves the policy or V, and none of theirs moves Q."""

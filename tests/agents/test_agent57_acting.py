@@ -59,6 +59,7 @@ def actor(**changes):
     return config, agent, agent.init(jax.random.key(0))
 
 
+@pytest.mark.once
 def test_scripted_episodes_reach_the_rows_without_an_offset():
     """Row t has what arrived with x_t: r^i(x_t), a_{t-1}; and r^i is 0 on a first row."""
     config, agent, learner = actor(novelty_window=2)

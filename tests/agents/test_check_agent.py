@@ -385,6 +385,7 @@ def with_finite_metrics(agent):
 IDS = [f"{name}-{preset}-{number}" for number, (name, preset, *_) in enumerate(OURS)]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("name", "preset", "spec", "changes"), OURS, ids=IDS)
 def test_our_agents_pass(name, preset, spec, changes):
     entry = PACKAGES[name].AGENT

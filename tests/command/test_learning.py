@@ -45,6 +45,7 @@ def learn(retrax, tmp_path):
     return evaluate
 
 
+@pytest.mark.once
 def test_catch_quickly(learn):
     assert learn("catch", QUICK) >= 0.95
 
@@ -92,6 +93,7 @@ def test_memory_without_recurrence_stays_at_chance(learn):
     assert abs(learn("memory", "--agent.recurrent False")) < 0.3
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "critic", ["categorical", pytest.param("mixture_of_gaussians", marks=pytest.mark.slow)]
 )

@@ -88,6 +88,7 @@ def test_d4pg_learns_from_transitions(tmp_path):
     assert found > -0.5, "action 2 gives -10 / 3, the best 0"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("agent", "config"),
     [

@@ -10,6 +10,11 @@ import pytest
 BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
 
 
+def run(script, *arguments, cwd=None):
+    command = [sys.executable, BENCHMARKS / script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
 # Commands, and below each what it prints.
 RUNS = """\
 acer_step.py --environment catch --updates 3 --num-envs 4
@@ -41,19 +46,10 @@ abuse.py two_at_once --count 1
 
 @pytest.mark.parametrize(("arguments", "printed"), [*zip(RUNS[::2], RUNS[1::2], strict=True)])
 def test_benchmark_runs(arguments, printed, tmp_path):
-    name, *rest = arguments.split()
-    command = [sys.executable, str(BENCHMARKS / name), *rest]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    result = run(*arguments.split(), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     for line in printed.strip().split("; "):
         assert line in result.stdout
-
-
-def beside(script, *arguments):
-    """Exit status, output, last line of errors."""
-    command = [sys.executable, str(BENCHMARKS / script), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    return result.returncode, result.stdout, (result.stderr.splitlines() or [""])[-1]
 
 
 def write_program(path, text):
@@ -79,7 +75,9 @@ def test_stand_ins_are_of_one_size_with_ours(command, needs, parameters, tmp_pat
         (silent, f"The stand-in ended: does {silent} have {needs}?"),
         (other, f"{count} parameters here, 1 in the stand-in."),
     ):
-        assert beside(*command, str(python)) == (1, "", sentence)
+        result = run(*command, python)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr.splitlines()[-1] == sentence
 
 
 def test_d4pg_beside_sbx_compares_medians(tmp_path):
@@ -87,14 +85,13 @@ def test_d4pg_beside_sbx_compares_medians(tmp_path):
     about = {"parameters": ddpg_parameters(), "jax": "1", "sbx": "2"}
     slow = f"#!{sys.executable}\nprint('{json.dumps(about)}', *4 * ['1000.0'], sep='\\n')\n"
     python = write_program(tmp_path / "python", slow + "input()\n" * 4)
-    arguments = ("--sbx", str(python), "--updates", "2", "--per-call", "2")
-    status, printed, errors = beside("d4pg_beside_sbx.py", *arguments)
-    assert (status, errors) == (0, "")
-    assert "stand-in   1000000.00 ms an update" in printed
-    [ratio] = [line for line in printed.splitlines() if line.startswith("SBX / retrax")]
+    result = run("d4pg_beside_sbx.py", "--sbx", python, "--updates", "2", "--per-call", "2")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "stand-in   1000000.00 ms an update" in result.stdout
+    [ratio] = [x for x in result.stdout.splitlines() if x.startswith("SBX / retrax")]
     assert ratio.endswith("(limit 1.4: ok)")
     assert float(ratio.split()[3]) > 1000
-    assert "the products alone" in printed
+    assert "the products alone" in result.stdout
 
 
 def ddpg_parameters():
@@ -124,28 +121,22 @@ SURVIVOR = {
 }
 
 
-def run_mutations(*arguments):
-    command = [sys.executable, str(BENCHMARKS / "mutations.py"), *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    return result.returncode, result.stdout + result.stderr
-
-
 def test_a_mutation_is_killed():
-    status, output = run_mutations("schedule_counts_steps_before_learning")
-    assert status == 0, output
-    assert output.splitlines()[-1] == "1 of 1 killed"
+    result = run("mutations.py", "schedule_counts_steps_before_learning")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines()[-1] == "1 of 1 killed"
 
 
 def test_mutations_that_survive_or_do_not_apply_are_failures(tmp_path):
     gone = {**SURVIVOR, "name": "gone", "old": "a line that is not there"}
     (tmp_path / "some.json").write_text(json.dumps([SURVIVOR, gone]))
-    arguments = ("--lists", tmp_path, "--jobs", 2, "--results", tmp_path / "results.csv")
-    status, output = run_mutations(*arguments)
-    assert status == 1, output
-    assert [" ".join(line.split()) for line in output.splitlines()] == [
+    words = ("mutations.py", "--lists", tmp_path, "--jobs", "2", "--results", tmp_path / "done.csv")
+    result = run(*words)
+    assert (result.returncode, result.stderr) == (1, "")
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
         "survived some: counts_steps_before_learning",
         "does not apply some: gone",
         "0 of 2 killed",
     ]
-    status, output = run_mutations(*arguments)
-    assert (status, output.splitlines()) == (1, ["0 of 2 killed"]), "nothing is run again"
+    again = run(*words)
+    assert (again.returncode, again.stdout) == (1, "0 of 2 killed\n"), "nothing is run again"

@@ -7,6 +7,7 @@ simulate = load("simulate")
 Schedule = simulate.Schedule
 
 
+@pytest.mark.once
 def test_fixed_seeds():
     for schedule in map(Schedule.drawn, range(90)):
         if simulate.violation(schedule):
