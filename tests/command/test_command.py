@@ -69,6 +69,14 @@ def test_help_without_an_agent_tells_both_forms(capsys, command):
     assert "acer, agent57, d4pg, reactor, or module:NAME" in out
 
 
+@pytest.mark.parametrize("arguments", [f"{CATCH} --help", "evaluate --help", "plot --help"])
+def test_help_fits_80_columns(capsys, monkeypatch, arguments):
+    """But for docstrings, which are as they are written."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(arguments.split()) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
+
+
 def test_help_lists_fields_with_their_defaults(capsys):
     assert main([*CATCH.split(), "--help"]) == 0
     out = capsys.readouterr().out

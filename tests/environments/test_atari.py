@@ -161,6 +161,21 @@ def test_no_op_starts_are_from_zero_to_most_frames_of_doing_nothing():
     assert set(counts) == set(readable)
 
 
+def test_episodes_depend_on_the_seed_and_their_environments_number_alone():
+    """Neither on how many there are nor on threads."""
+    actions = random_actions(Atari("pong", num_envs=3), 60)
+
+    def run(num_envs, seed):
+        sticky = {"repeat_action_probability": 0.25, "num_threads": num_envs}
+        environment = Atari("pong", num_envs=num_envs, seed=seed, **sticky)
+        return history(environment, actions[:, :num_envs])
+
+    three, two, other = run(3, seed=1), run(2, seed=1), run(3, seed=2)
+    for name in three:
+        np.testing.assert_array_equal(three[name][:, :2], two[name])
+    assert (three["observation"] != other["observation"]).any()
+
+
 def test_switches_of_ale_py():
     raw, clipped = Atari("space_invaders"), Atari("space_invaders", clip_rewards=True)
     sticky = Atari("space_invaders", repeat_action_probability=0.9)

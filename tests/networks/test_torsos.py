@@ -8,7 +8,7 @@ import oracles
 import pytest
 from dm_env import specs
 
-from retrax.networks import ImageTorso, VectorTorso, choose_convolutions, choose_torso, crelu
+from retrax.networks import ImageTorso, choose_convolutions, choose_torso, crelu
 from retrax.networks.torsos import REACTOR_CONVOLUTIONS, check_observation
 
 
@@ -47,13 +47,17 @@ def test_image_torso_is_the_slow_convolution():
 
 
 @pytest.mark.parametrize("sizes", [(3, 2), ()])
-def test_vector_torso_flattens_then_has_linear_layers_with_crelu(sizes):
+@pytest.mark.parametrize("activation", [crelu, jax.nn.relu])
+def test_vector_torso_flattens_then_has_linear_layers_with_activations(sizes, activation):
     vectors = np.random.default_rng(1).normal(size=(3, 2, 2)).astype(np.float32)
-    apply, params = transformed(lambda: VectorTorso(sizes), vectors)
+    seen = specs.Array((2, 2), np.float32)
+    apply, params = transformed(choose_torso(seen, None, sizes, activation), vectors)
     assert [layer["w"].shape[1] for layer in params.values()] == [*sizes]
     features = vectors.reshape(3, 4)
     for layer in params.values():
         features = oracles.concatenated_relu(features @ layer["w"] + layer["b"])
+        if activation is not crelu:  # the first half
+            features = features[:, : layer["w"].shape[1]]
     np.testing.assert_allclose(apply(params, vectors), features, rtol=1e-5, atol=1e-5)
 
 
