@@ -3,11 +3,10 @@
 import csv
 import json
 import os
-import subprocess
-import sys
 
 import jax
 import numpy as np
+from fresh_python import run_python
 
 from retrax.environments import make
 from retrax.environments.plain_data import unpack
@@ -41,9 +40,7 @@ print(json.dumps([scalars, {name: getattr(values[name], kind) for name, kind in 
 
 def read_tensorboard(directory):
     """Its scalars as (step, value), and the hyper-parameters."""
-    program = [sys.executable, "-c", READER, str(directory)]
-    answer = subprocess.run(program, capture_output=True, check=True, text=True, timeout=120)
-    curves, config = json.loads(answer.stdout.splitlines()[-1])
+    curves, config = json.loads(run_python("-c", READER, directory).splitlines()[-1])
     return {tag: [tuple(point) for point in points] for tag, points in curves.items()}, config
 
 

@@ -4,13 +4,12 @@ What they say about the package itself, their commands, links, and the figures t
 """
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from benchmark_modules import load
 from document_blocks import EXECUTED, PAGES, ROOT, TUTORIALS, blocks, command_lines, read
+from fresh_python import run_python
 
 from retrax.agents.entry import agent_names, find_agent
 from retrax.command import main, parsing
@@ -112,8 +111,7 @@ def test_set_up_is_what_we_promise_and_continuous_integration_runs_it():
     assert (script.count("readme 0"), script.count("readme 3")) == (3, 1)
     assert "pip install -r requirements-3.12.txt" in script
     for number, block in enumerate(bash):
-        command = [sys.executable, str(ROOT / ".ci" / "readme_commands.py"), str(number)]
-        assert subprocess.run(command, capture_output=True, text=True).stdout == block.text
+        assert run_python(ROOT / ".ci" / "readme_commands.py", number) == block.text
 
 
 def test_the_readme_is_short_and_shows_a_learning_curve():

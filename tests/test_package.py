@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -10,6 +9,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from fresh_python import run_python
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from source_files import TRACKED
@@ -51,9 +51,7 @@ def built(tmp_path_factory):
     for path in TRACKED:
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, copy / path)
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", "."]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_python("-m", "build", "--no-isolation", "--outdir", "dist", ".", cwd=copy)
     return copy / "dist"
 
 

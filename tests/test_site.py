@@ -4,12 +4,11 @@ import fcntl
 import importlib
 import posixpath
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from benchmark_modules import load
+from fresh_python import run_python
 
 REASON = "needs the tools of the documentation site: pip install -e '.[docs]'"
 for module in ("mkdocs", "material", "mkdocstrings", "latex2mathml", "ziamath"):
@@ -28,12 +27,10 @@ def site(tmp_path_factory, worker_id):
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
     config = ["--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(shared / "site")]
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", *config]
     with (shared / "site.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "site" / "sitemap.xml").exists():
-            done = subprocess.run(command, capture_output=True, text=True, timeout=540)
-            assert done.returncode == 0, done.stdout + done.stderr
+            run_python("-m", "mkdocs", "build", "--strict", *config)
     return shared / "site"
 
 

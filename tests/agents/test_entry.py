@@ -1,5 +1,4 @@
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -7,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from dm_env import specs
+from fresh_python import run_python
 
 import retrax
 from retrax.agents import AgentEntry, agent_names, find_agent
@@ -182,9 +182,8 @@ def test_our_agents_are_registered_as_others_are(tmp_path):
         "    found = find_agent(name).name\n"
         "    print(found, [n for n in agent_names() if f'retrax.agents.{n}' in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = [f"{name} {names[number:]}" for number, name in enumerate(names)]
-    assert done.stdout.splitlines() == [str(names), *reversed(imported)]
+    assert run_python("-c", code).splitlines() == [str(names), *reversed(imported)]
 
 
 @pytest.mark.parametrize("name", ["acer", "agent57", "d4pg", "reactor"])

@@ -1,11 +1,10 @@
 """Hygiene of imports: the core loads nothing of the distributed tier, whatever came before."""
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fresh_python import run_python
 
 import retrax
 
@@ -53,11 +52,7 @@ def core_modules():
 
 
 def run(code, *arguments, options=()):
-    """What a fresh Python prints; an error in it is an error of the test."""
-    command = [sys.executable, *options, "-c", code, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert result.returncode == 0, result.stderr
-    return result.stdout.split("\n")[:-1]
+    return run_python(*options, "-c", code, *arguments).split("\n")[:-1]
 
 
 def test_no_module_loads_the_distributed_tier_or_warns_while_it_is_imported():

@@ -7,6 +7,7 @@ import sys
 from importlib import metadata
 
 import pytest
+from fresh_python import run_python
 from rich.console import Console
 
 import retrax
@@ -106,9 +107,7 @@ def test_what_is_missing_or_old(monkeypatch, versions, requires, line, mend, sta
 def test_python_without_docstrings_is_named():
     program = "from retrax.command import doctor; print(doctor.report()[0])"
     environment = {**os.environ, "PYTHONOPTIMIZE": "2"}
-    out = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    out = run_python("-c", program, env=environment)
     assert "works=False" in out
     assert "without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)" in out
     assert "mend='unset PYTHONOPTIMIZE'" in out

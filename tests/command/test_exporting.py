@@ -1,14 +1,13 @@
 """Exported agents: they act as the run's agent does, bit for bit, in a process without retrax."""
 
 import json
-import subprocess
-import sys
 
 import chex
 import jax
 import numpy as np
 import pytest
 from dm_env import TimeStep
+from fresh_python import run_python
 from run_files import write_untrained_run
 
 import retrax
@@ -68,9 +67,7 @@ def exported(runs, tmp_path_factory):
         retrax.export(run, folders[name])
         steps = time_steps(load_agent(run).spec)
         np.savez(folders[name].parent / "time_steps.npz", *steps)
-    command = [sys.executable, "-c", ACT, *map(str, folders.values())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    run_python("-c", ACT, *folders.values())
     return folders
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import average_agent
 import gymnasium
 import pytest
+from fresh_python import run_python
 
 import retrax
 
@@ -122,11 +122,7 @@ def succeeds(*arguments, cwd):
     # A checkout that is not the installed one is found through PYTHONPATH by its own tests.
     if "PYTHONPATH" in os.environ:
         kept["PYTHONPATH"] = str(Path(retrax.__file__).parents[1])
-    command = [sys.executable, str(script), *map(str, arguments)]
-    options = {"cwd": cwd, "env": kept, "capture_output": True, "text": True, "timeout": 300}
-    ended = subprocess.run(command, **options)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    return run_python(script, *arguments, cwd=cwd, env=kept)
 
 
 def test_train_evaluate_resume_plot(scratch, retrax, monkeypatch, tmp_path_factory):

@@ -1,7 +1,7 @@
-import subprocess
 import sys
 
 import pytest
+from fresh_python import run_python
 from scripted import played
 
 from retrax.environments import known_environments, make
@@ -107,5 +107,4 @@ def test_what_an_id_does_not_need_is_not_imported(id, absent):
         f"import sys, retrax.environments as e; e.make('{id}').reset(); "
         f"print([m for m in {absent} if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run_python("-c", code) == "[]\n"

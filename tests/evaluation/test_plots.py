@@ -1,11 +1,10 @@
 """Learning curves of made-up run directories."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from fresh_python import run_python
 from matplotlib import image
 
 from retrax.evaluation.plots import plot_learning_curves, read_metrics
@@ -225,7 +224,7 @@ assert "matplotlib" not in sys.modules, "importing retrax.evaluation should not 
 evaluation.plot_learning_curves([pathlib.Path({str(run)!r})], pathlib.Path({str(run / "a.png")!r}))
 assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    run_python("-c", program)
 
 
 @pytest.mark.parametrize(("agents", "beside"), [(4, False), (5, True)])

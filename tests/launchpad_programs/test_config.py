@@ -4,11 +4,11 @@ import dataclasses
 import importlib
 import pickle
 import shutil
-import subprocess
 import sys
 
 import numpy as np
 import pytest
+from fresh_python import run_python
 from program_configs import make_config, make_run, make_workers
 
 from retrax.agents.reactor import AGENT
@@ -159,6 +159,4 @@ def test_a_node_unpickles_an_agents_config_from_the_search_path(tmp_path, monkey
     config = make_config(tmp_path, search_path=str(tmp_path), agent_config=agent_config)
     (tmp_path / "config.pickle").write_bytes(pickle.dumps(config))
     read = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).run.agent_config)"
-    command = [sys.executable, "-c", read, tmp_path / "config.pickle"]
-    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert output == "Config(a=5)\n"
+    assert run_python("-c", read, tmp_path / "config.pickle") == "Config(a=5)\n"

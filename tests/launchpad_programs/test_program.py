@@ -6,11 +6,10 @@ import pathlib
 import re
 import shutil
 import socket
-import subprocess
-import sys
 
 import psutil
 import pytest
+from fresh_python import run_python
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
@@ -186,13 +185,8 @@ def test_the_example_of_the_readme(tmp_path):
     options = "--steps 2000 --plain --agent.replay.min-rows 200 --agent.replay.batch-size 4"
     options += " --agent.replay.selector proportional"
     main = "import sys; from retrax.command.main import main; sys.exit(main())"
-    launched = subprocess.run(
-        [sys.executable, "-c", main, *command.split(), *options.split(), "--run-directory", "run"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert launched.returncode == 0, launched.stdout + launched.stderr
+    words = [*command.split(), *options.split(), "--run-directory", "run"]
+    run_python("-c", main, *words, cwd=tmp_path)
     assert int(read_rows(tmp_path / "run")[-1]["steps"]) == 2000
     assert len(list((tmp_path / "run" / "reverb" / "2000").glob("*/DONE"))) == 1
     check_acme_logs(tmp_path, 2000, set(range(10)))
@@ -231,7 +225,6 @@ def test_catch_is_learned(tmp_path):
 )
 def test_benchmark_of_programs_runs(arguments, printed):
     name, *rest = arguments.split()
-    command = [sys.executable, ROOT / "benchmarks" / name, *rest]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = run_python(ROOT / "benchmarks" / name, *rest)
     for part in printed:
         assert re.search(part, output), part

@@ -21,6 +21,7 @@ import types
 
 import psutil
 import pytest
+from fresh_python import run_python
 
 pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 
@@ -407,8 +408,7 @@ def test_the_benchmark_of_kills(kinds):
     """`benchmarks/chaos.py`: a node that reports, and one that does not; the other topology."""
     options = ["--kinds", *kinds, "--each", "1", "--seconds", "2", "--steps", "4000"]
     options += ["--snapshot-every", "500", "--num-envs", "2"]
-    command = [sys.executable, FOLDER / "chaos.py", *options]
-    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    output = run_python(FOLDER / "chaos.py", *options)
     found = dict(re.findall(r"^\| (.+?) \| (.+) \|$", output, re.MULTILINE))
     expected = {"exit status": "0", "steps": "4000 of 4000", "orphans": "0", "leftovers": "[]"}
     assert found == found | expected | {"sockets beyond loopback": "0"}

@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
 import pytest
+from fresh_python import run_python
 
 from retrax.training.learner import Updates
 
@@ -19,14 +18,8 @@ COUNT = 4
 def found():
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={COUNT}"
     paths = [str(SCRIPT.parents[1]), os.environ.get("PYTHONPATH", "")]
-    result = subprocess.run(
-        [sys.executable, SCRIPT],
-        env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout.splitlines()[-1])
+    variables = {"XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return json.loads(run_python(SCRIPT, env={**os.environ, **variables}).splitlines()[-1])
 
 
 @pytest.mark.parametrize("agent", ["reactor", "d4pg"])

@@ -4,13 +4,13 @@ import contextlib
 import csv
 import io
 import json
-import subprocess
 import sys
 import threading
 import types
 
 import numpy as np
 import pytest
+from fresh_python import run_python
 from rich.console import Console
 from run_files import read_tensorboard
 
@@ -206,7 +206,7 @@ table = MetricsTable(pathlib.Path({str(tmp_path)!r}), ["loss"], resumed_at=None)
 table.write(Counters(steps=1), {{"loss": 2.0}}, {{}})
 assert "tensorflow" not in sys.modules
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
+    run_python("-W", "error", "-c", program)
 
 
 def test_tensorboard_has_the_config(tmp_path):

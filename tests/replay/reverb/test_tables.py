@@ -2,10 +2,10 @@
 
 import importlib
 import pathlib
-import subprocess
 import sys
 
 import pytest
+from fresh_python import run_python
 from replay_rows import SPEC, sequence_spec
 from reverb_servers import BIG, SECONDS, make_writer, open_replay, serve, server
 
@@ -61,11 +61,7 @@ def test_without_reverb_the_error_names_the_requirements(monkeypatch):
 def test_the_benchmark_prints_both_ways():
     script = pathlib.Path(__file__).parents[3] / "benchmarks" / "reverb_replay.py"
     sizes = ["--batch", "4", "--rows", "400", "--seconds", "0.05", "--repeats", "1"]
-    result = subprocess.run(
-        [sys.executable, str(script), *sizes], capture_output=True, text=True, timeout=300
-    )
-    assert result.returncode == 0, result.stderr
-    read, written = result.stdout.splitlines()
+    read, written = run_python(script, *sizes).splitlines()
     assert read.startswith("sequences/s read")
     assert written.startswith("steps/s written")
     assert "ten columns" in read
