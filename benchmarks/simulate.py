@@ -2,11 +2,11 @@
 
     python benchmarks/simulate.py [--seeds 1000] [--seed 0] [--schedule FILE]
 
-Runs the seeds from --seed on, or one schedule from a file. A seed draws a program (selector, pace,
-capacity, lead, engine that restarts nodes or does not), three to six faults, and the order in which
-threads run. A program that was stopped, or failed, is resumed without faults, and must finish. The
-first seed that shows a violation is printed, with the fewest of its faults that show it, as text
-for --schedule; the exit status is then 1.
+Runs the seeds from --seed on, or one schedule from a file. A seed draws a program (topology,
+selector, pace, capacity, lead, staleness, engine that restarts nodes or does not), three to six
+faults, and the order in which threads run. A program that was stopped, or failed, is resumed
+without faults, and must finish. The first seed that shows a violation is printed, with the fewest
+of its faults that show it, as text for --schedule; the exit status is then 1.
 
 Faults: the next call of a node is lost, its answer is lost, it is made twice or late; a node is
 slow or killed, or all actors are (their host is lost); its next snapshot finds the disk full, or is
@@ -20,9 +20,11 @@ import functools
 import json
 import logging
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
+import types
 from typing import NamedTuple
 from unittest import mock
 
@@ -40,13 +42,14 @@ from retrax.launchpad_programs.engines.simulated import CALLS, Fault, Hanging, S
 from retrax.launchpad_programs.kinds import kind_of, nodes_of
 from retrax.launchpad_programs.launcher import supervise
 from retrax.training import snapshots
-from retrax.training.run_config import RunConfig
+from retrax.training.run_config import NO_WORKERS, RunConfig, WorkerOptions
 from retrax.training.snapshots import Snapshots, newest_snapshot
 
 VERSION = 1  # of schedules as text
 WRITES = ("full", "cut")  # faults of the next snapshot that a node writes
 FAULTS = ("kill", "host", "slow", "stop", *CALLS, *WRITES)
 STEPS, ACTORS, EPISODE = 40, 2, 7
+UPDATES = 255  # of a learner state, which knows their gradients
 FAULT_SECONDS = 6.0  # within which faults happen
 STEP_SECONDS, UPDATE_SECONDS, WRITE_SECONDS = 0.2, 0.05, 0.1  # at most
 STOP_SECONDS = 120.0  # within which a program ends after a signal
@@ -86,9 +89,11 @@ class Schedule(NamedTuple):
         """The opposite of `text`; ValueError if it is no schedule of this version."""
         found = json.loads(text)
         if not isinstance(found, dict) or found.get("version") != VERSION:
-            raise ValueError(f"a schedule must have version {VERSION}, got {text:.80}")
+            raise ValueError(f"a schedule must have version {VERSION}, got {text.strip():.80}")
         if type(found["seed"]) is not int or found["seed"] < 0:
             raise ValueError(f"a seed must be an integer of at least 0, got {found['seed']!r}")
+        if wrong := [x for x in found["faults"] if not is_fault(x)]:
+            raise ValueError(f"a fault must be [seconds, kind, node], got {wrong[0]!r}")
         faults = tuple(Fault(*each) for each in found["faults"])
         if unknown := [fault.kind for fault in faults if fault.kind not in FAULTS]:
             raise ValueError(f"a fault must be one of {', '.join(FAULTS)}, got {unknown[0]!r}")
@@ -96,6 +101,12 @@ class Schedule(NamedTuple):
         if unknown := [fault.node for fault in faults if fault.node not in nodes]:
             raise ValueError(f"a node must be one of {', '.join(nodes)}, got {unknown[0]!r}")
         return cls(found["seed"], faults)
+
+
+def is_fault(found):
+    """Whether JSON values have the types of a `Fault`."""
+    types_of = [type(x) for x in found] if isinstance(found, list) else []
+    return types_of in ([int, str, str], [float, str, str])
 
 
 class Rows:
@@ -136,26 +147,43 @@ def identity(seen):
 
 
 def make_agent(program):
-    """It counts updates; the priority of a sequence is the identity of its first row."""
+    """A state has the number of its updates, and their gradients: numbers from 1, by their nodes.
+
+    The priority of a sequence is the identity of its first row. Functions that JAX would map over
+    environments are of one environment's batch.
+    """
 
     def gradients(state, sample):
-        scheduler, rows = program.scheduler, sample.rows
-        scheduler.wait(None, UPDATE_SECONDS * scheduler.draw() * scheduler.current.process.slow)
+        process, rows, gradient = program.scheduler.current.process, sample.rows, np.zeros(3)
+        program.scheduler.wait(None, UPDATE_SECONDS * program.scheduler.draw() * process.slow)
         if sample.weights.any():  # not zeros, which show shapes alone
             program.check_contiguous(rows.observation, rows.is_first, rows.is_last)
-        return np.float32(0), Update(identity(rows.observation[:, 0]), {"loss": np.float32(0)})
+            program.computed += 1
+            node = int(process.name.partition("/")[2])
+            gradient = np.array([program.computed, node, state[0]])
+        priorities = identity(rows.observation[:, 0])
+        return gradient.astype(np.int32), Update(priorities, {"loss": np.float32(0)})
+
+    def apply(state, gradient):
+        number, node, version = map(int, gradient)
+        updates, state = int(state[0]), state.copy()
+        if number:
+            program.check_gradient(state[1 : 1 + updates], number, node, updates - version)
+            state[1 + updates] = ACTORS * number + node
+        state[0] += 1
+        return state
 
     def act(params, state, timestep):
-        return Decision(np.int32(0), {}, state)
+        return Decision(np.zeros(1, np.int32), {}, state)
 
     return Agent(
-        init=lambda key: np.zeros((), np.int32),
-        acting_params=lambda state: state,
-        begin=lambda key, actor_id, num_actors: np.int32(0),
+        init=lambda key: np.zeros(1 + UPDATES, np.int32),
+        acting_params=lambda state: state[0],
+        begin=lambda key, actor_id, num_actors: np.zeros(1, np.int32),
         explore=act,
         exploit=act,
         gradients=gradients,
-        apply=lambda state, gradients: state + np.int32(1),
+        apply=apply,
         sequence=SequenceSpec(length=3),
     )
 
@@ -188,6 +216,14 @@ def make_config(seed, directory):
         on_policy=pace == "rounds" and one(False, True),
         replay_ratio=1.0,
     )
+    workers, period = NO_WORKERS, one(1, 5)
+    if seed % 3 == 1:
+        workers = WorkerOptions(
+            num_workers=ACTORS,
+            max_staleness=one(None, 0, 1),
+            gradients_per_fetch=one(1, 3),
+            decoupled=one(False, True),
+        )
     run = Run(
         agent="counts",
         environment="rows",
@@ -195,11 +231,12 @@ def make_config(seed, directory):
         steps=STEPS,
         num_envs=ACTORS,
         num_actors=ACTORS,
-        actor_update_period=one(1, 5),
+        actor_update_period=None if workers.num_workers else period,
         snapshot_every=one(10, 25),
         log_every=one(5, 20),
         evaluation_episodes=1,
         agent_config=Config(replay),
+        workers=workers,
     )
     return ProgramConfig(run=run, directory=directory, max_lead=one(0, 8, 64))
 
@@ -209,6 +246,7 @@ class Program(simulated.Program):
 
     def __init__(self, scheduler, faults, **options):
         self.nodes, self.taken, self.violations = [], 0, []
+        self.computed = 1000 * scheduler.lives  # gradients; a resumed program continues above
         self.versions = {}  # from lives of actors: parameters, and the newest life of a learner
         super().__init__(scheduler, faults, **options)
 
@@ -243,14 +281,20 @@ class Program(simulated.Program):
 
     def check_parameters(self, process):
         """An actor's parameters get older only if the learner was restarted."""
-        client = getattr(process.node, "_parameters", None)
-        if client is None or client.params is None:
-            return
+        node = process.node
+        client = node.worker.updates if hasattr(node, "worker") else node._parameters
         version, life = self.versions.get(process.number, (-1, process.number))
         learner = self.learner.number
         older = client.version < version
         self.check(not older or learner > life, f"{process.name} has older parameters")
         self.versions[process.number] = client.version, learner if older else life
+
+    def check_gradient(self, applied, number, node, staleness):
+        """Gradients are applied once, in the order of their worker, and none that is too old."""
+        newest = max((int(x) // ACTORS for x in applied if x % ACTORS == node), default=0)
+        self.check(number > newest, f"gradient {number} is applied after {newest}")
+        bound = self.config.run.workers.max_staleness
+        self.check(0 <= staleness <= (UPDATES if bound is None else bound), "it was too old")
 
     def check_contiguous(self, seen, first, last):
         """Rows `[B, T]` follow each other, unless the episode before is cut or ends."""
@@ -325,9 +369,38 @@ class Program(simulated.Program):
                 self.check_replay(process.node.local, restarted=restarted)
                 if done and is_up and config.run.replay.pace == "steady":
                     self.check_updates(process.node)
+            elif config.has_workers and kind_of(name).acts and process.node is not None:
+                restarted = bool(self.restarts.get(name)) or config.continues
+                self.check_replay(process.node.worker.replay, restarted=restarted)
+                saved = Snapshots(config.directory / "workers" / name[-1]).steps()[-1:]
+                steps = process.node.worker.replay.status().steps
+                is_saved = process.how != "done" or not steps or saved == [steps]
+                self.check(is_saved, f"{name} ended at {steps} steps and has saved {saved}")
+        if config.has_workers and done and not (self.restarts or config.continues):
+            self.check_workers()
         self.check_snapshots()
         self.check_table()
         return done and not failure
+
+    def check_workers(self):
+        """Every worker computed the gradients that were due; the server applied or dropped them."""
+        server, acting = self.learner, [p for n, p in self.processes.items() if kind_of(n).acts]
+        if any(process.how != "done" for process in (server, *acting)):
+            return
+        updates = [process.node.worker.learner.updates for process in acting]
+        for made, process in zip(updates, acting, strict=True):
+            replay = process.node.worker.replay
+            drawn, config = replay.schedule.updates, replay.schedule._config
+            if config.pace == "steady":
+                rows = replay.schedule.steps - replay.schedule.learning_since
+                due = rows / config.acting_steps_per_update if replay.schedule.updates else 0
+                self.check(drawn <= due, f"{drawn} updates were made, {due} were due")
+                self.check(made >= int(due) - 1, f"only {made} updates were made, {due} were due")
+            self.check(abs(drawn - made) <= 1, f"{drawn} updates were drawn, {made} made")
+        applied, sent = server.node.learner.updates, sum(updates)
+        self.check(applied <= sent + len(updates), f"{applied} gradients applied, {sent} sent")
+        if self.config.run.workers.max_staleness is None:
+            self.check(applied >= sent, f"{applied} gradients applied, {sent} sent")
 
     def check_updates(self, node):
         """The learner made the updates that were drawn, and no more than were due."""
@@ -347,11 +420,16 @@ class Program(simulated.Program):
 
     def check_snapshots(self):
         """Every snapshot that is listed loads, and its counters agree."""
-        found = Snapshots(self.config.directory)
-        for steps in found.steps():
-            snapshot = found.read(steps, learner=np.zeros((), np.int32), replay=None)
-            wanted = {"steps": steps, "updates": int(snapshot.learner)}
-            self.check(snapshot.counters == snapshot.counters | wanted, f"counters at {steps}")
+        directory = self.config.directory
+        for folder in (directory, *sorted((directory / "workers").glob("*"))):
+            found = Snapshots(folder)
+            for steps in found.steps():
+                like = np.zeros(1 + UPDATES, np.int32)
+                snapshot = found.read(steps, learner=like, replay=None)
+                wanted = {"steps": steps, "updates": int(snapshot.learner[0])}
+                if folder != directory:  # its state is a copy of the server's
+                    del wanted["updates"]
+                self.check(snapshot.counters == snapshot.counters | wanted, f"counters at {steps}")
 
     def check_table(self):
         """The rows of metrics.csv have growing steps."""
@@ -431,6 +509,29 @@ def shortest(schedule):
     return schedule, found
 
 
+def check(schedules):
+    """The outcomes of schedules; at the first violation, one sentence, and how to see it again."""
+    outcomes = []
+    for schedule in schedules:
+        try:
+            outcomes.append(simulate(schedule))
+        except Violation as error:
+            fewest, sentence = shortest(schedule)
+            raise Violation(
+                f"seed {schedule.seed}: {error}\nshortest: {sentence}\n{fewest.text()}\n"
+                f"again: python benchmarks/simulate.py --seeds 1 --seed {schedule.seed}"
+            ) from None
+    return outcomes
+
+
+def seeds_of_commit(count):
+    """Seeds that the newest commit's hash gives, so that every commit tries others."""
+    command, folder = ["git", "rev-parse", "HEAD"], pathlib.Path(__file__).parent
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    first = int(found.stdout[:8] or "0", 16)  # 0 in a copy without git
+    return range(first, first + count)
+
+
 def violation(schedule):
     """The sentence of a violation; "" if there is none."""
     try:
@@ -440,18 +541,15 @@ def violation(schedule):
     return ""
 
 
-def vmap(function, in_axes=0):
-    """As `jax.vmap`, of one environment."""
+def make_jaxpr(function):
+    """As `jax.make_jaxpr`, of a function that reads all its arguments."""
 
-    def mapped(*arguments):
-        axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(arguments)
-        each = [
-            x if axis is None else jax.tree.map(lambda leaf: leaf[0], x)
-            for x, axis in zip(arguments, axes, strict=True)
-        ]
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[None], function(*each))
+    def traced(*arguments):
+        leaves = jax.tree.leaves(arguments)
+        jaxpr = types.SimpleNamespace(eqns=[], invars=leaves, outvars=leaves)
+        return types.SimpleNamespace(jaxpr=jaxpr)
 
-    return mapped
+    return traced
 
 
 def eval_shape(function, *arguments):
@@ -464,11 +562,12 @@ def eval_shape(function, *arguments):
 @contextlib.contextmanager
 def without_jax():
     """The agent is of NumPy: nothing is traced, compiled, or put on a device."""
-    same = {name: lambda x, *_, **__: x for name in ("jit", "device_put", "block_until_ready")}
+    names = ("jit", "vmap", "device_put", "device_get", "block_until_ready")
+    same = {name: lambda x, *_, **__: x for name in names}
     with (
-        mock.patch.multiple(jax, **same, vmap=vmap, eval_shape=eval_shape),
+        mock.patch.multiple(jax, **same, eval_shape=eval_shape, make_jaxpr=make_jaxpr),
         mock.patch.object(jax.random, "key", return_value=np.zeros(2, np.uint32)),
-        mock.patch.object(jax.numpy, "zeros", np.zeros),
+        mock.patch.multiple(jax.numpy, zeros=np.zeros, concatenate=np.concatenate),
     ):
         yield
 
@@ -492,19 +591,15 @@ def main():
             schedules = [Schedule.parse(arguments.schedule.read_text())]
         except (OSError, ValueError, KeyError, TypeError) as error:
             sys.exit(f"{arguments.schedule} is no schedule: {error}")
-    began, count, outcome = time.process_time(), 0, None
-    for schedule in schedules:
-        try:
-            outcome = simulate(schedule)
-        except Violation as error:
-            fewest, sentence = shortest(schedule)
-            print(f"seed {schedule.seed}: {error}\nshortest: {sentence}\n{fewest.text()}")
-            sys.exit(1)
-        count += 1
+    began = time.process_time()
+    try:
+        outcomes = check(schedules)
+    except Violation as error:
+        sys.exit(str(error))
     seconds = time.process_time() - began
-    print(f"{count} schedules without a violation in {seconds:.1f} s of processor time")
-    if count == 1:
-        print(f"{outcome.events} events, hash {outcome.digest}")
+    print(f"{len(outcomes)} schedules without a violation in {seconds:.1f} s of processor time")
+    if len(outcomes) == 1:
+        print(f"{outcomes[0].events} events, hash {outcomes[0].digest}")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import math
 import queue
 import threading
@@ -75,17 +76,15 @@ class Task:
 
 
 class Scheduler:
-    """Virtual time, and who has the baton. `main` is the thread that makes it."""
+    """Virtual time, and who has the baton; `draw` is in [0, 1), `main` the thread that makes it."""
 
     def __init__(self, seed: int):
-        self.now, self._random = 0.0, np.random.default_rng(seed).random
+        numbers = np.random.default_rng(seed).random
+        batches = iter(lambda: numbers(256).tolist(), None)  # cheaper than one by one
+        self.now, self.draw = 0.0, itertools.chain.from_iterable(batches).__next__
         self.main = self.current = Task(Process("launcher/0"))
         self.tasks, self._hash = [self.current], hashlib.sha256()
         self.events = self.lives = 0
-
-    def draw(self) -> float:
-        """A number in [0, 1)."""
-        return float(self._random())
 
     def note(self, text: str) -> None:
         """An event."""
@@ -117,12 +116,14 @@ class Scheduler:
 
         def work() -> None:
             task.baton.get()
-            with contextlib.suppress(Killed, Hanging):
-                if not process.how:
-                    function()
-            task.done = True
-            self.tasks.remove(task)
-            self._give(self._next())
+            try:
+                with contextlib.suppress(Killed, Hanging):
+                    if not process.how:
+                        function()
+            finally:  # after an error, which Python prints, too
+                task.done = True
+                self.tasks.remove(task)
+                self._give(self._next())
 
         threading.Thread(target=work, daemon=True).start()
         return task
@@ -130,9 +131,9 @@ class Scheduler:
     def end(self) -> None:
         """Ends every thread but this one."""
         self.now = min(self.now, HORIZON)
-        for task in self.tasks[1:]:
-            task.process.how = task.process.how or "ended"
         while len(self.tasks) > 1:
+            for task in self.tasks[1:]:
+                task.process.how = task.process.how or "ended"
             self.wait(None, 0.0)
 
     def _give(self, task: Task) -> None:
@@ -140,17 +141,14 @@ class Scheduler:
         task.baton.put(None)
 
     def _next(self) -> Task:
-        while True:
-            ready = [
-                task
-                for task in self.tasks
-                if task.until <= self.now or task.process.how or (task.ready and task.ready())
-            ]
-            if ready:
-                return ready[int(self._random() * len(ready))] if len(ready) > 1 else ready[0]
-            self.now = min(task.until for task in self.tasks)
-            if self.now > HORIZON:
+        now, tasks = self.now, self.tasks
+        ready = [x for x in tasks if x.until <= now or x.process.how or (x.ready and x.ready())]
+        if not ready:
+            self.now = now = min([task.until for task in tasks])
+            if now > HORIZON:
                 return self.main
+            ready = [task for task in tasks if task.until <= now]
+        return ready[int(self.draw() * len(ready))] if len(ready) > 1 else ready[0]
 
 
 class _Event:
@@ -196,9 +194,9 @@ class _Condition:
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
         until = self._scheduler.now + timeout
         while not (result := predicate()) and self._scheduler.now < until:
-            is_notified = functools.partial(self._is_notified, self._notified)
-            owners, self._owners = self._owners, []
+            owners, self._owners, seen = self._owners, [], self._notified
             try:
+                is_notified = functools.partial(self._is_notified, seen)
                 self._scheduler.wait(is_notified, until - self._scheduler.now)
                 while self._owners:
                     self._scheduler.wait(lambda: not self._owners, None)
@@ -276,12 +274,14 @@ class Peer(RemotePeer):
 
     def _wait(self, sent: Call, timeout: float) -> None:
         """Waits for an answer, and makes the call with this thread if it has none of its own."""
-        scheduler = self._program.scheduler
-        if sent.work is None:
-            scheduler.wait(lambda: sent.done, timeout)
-            return
-        scheduler.wait(lambda: sent.done, min(timeout, sent.due - scheduler.now))
-        if not sent.done and scheduler.now >= sent.due:
+        scheduler, due = self._program.scheduler, sent.due if sent.work else math.inf
+        try:
+            scheduler.wait(lambda: sent.done, min(timeout, due - scheduler.now))
+        except Killed:  # the call may be on its way
+            if sent.work and scheduler.draw() < 0.5:
+                scheduler.spawn(sent.process, sent.work, max(0.0, sent.due - scheduler.now))
+            raise
+        if sent.work and not sent.done and scheduler.now >= sent.due:
             task, (work, sent.work) = scheduler.current, (sent.work, None)
             mine, task.process = task.process, sent.process
             try:

@@ -12,7 +12,6 @@ from program_configs import make_config, make_workers
 from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.launch import resumed as resumed_program
 from retrax.launchpad_programs.learner import make_parameter_server, make_worker
-from retrax.replay.interface import Stopped
 from retrax.training.learner import ParameterClient, packing_of
 from retrax.training.run_config import WorkerOptions
 from retrax.training.snapshots import Snapshots
@@ -206,24 +205,3 @@ def test_decoupled_workers_act_while_they_learn_at_the_same_ratio(start):
     assert nodes.server.learner.updates == sum(nodes.learned)
     nodes.server.close()
     assert not any(thread.is_alive() for thread in computing)
-
-
-def test_a_worker_that_is_stopped_while_the_server_is_away_saves(start, tmp_path):
-    nodes = start()
-    worker, other = nodes.workers
-    while worker.learner.updates < 3:
-        worker.step()
-
-    class Away:
-        def apply(self, *arguments):
-            nodes.stop.set()
-            raise Stopped("The parameter server gave no answer before the program ended.")
-
-        fetch = apply
-
-    nodes.peer.server, worker.start = Away(), lambda: None
-    worker.run()  # ends by itself
-    assert Snapshots(tmp_path / "workers" / "0").steps() == [worker.worker.replay.status().steps]
-    assert worker.worker.updates.waited_seconds > 0
-    other.close()
-    nodes.server.close()

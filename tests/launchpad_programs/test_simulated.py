@@ -9,10 +9,26 @@ Schedule = simulate.Schedule
 
 @pytest.mark.once
 def test_fixed_seeds():
-    for schedule in map(Schedule.drawn, range(90)):
-        if simulate.violation(schedule):
-            fewest, sentence = simulate.shortest(schedule)
-            pytest.fail(f"seed {schedule.seed}: {sentence}; {fewest.text()}")
+    simulate.check(map(Schedule.drawn, range(120)))
+
+
+def test_seeds_of_this_commit():
+    seeds = simulate.seeds_of_commit(20)
+    print(f"python benchmarks/simulate.py --seeds 20 --seed {seeds[0]}")
+    simulate.check(map(Schedule.drawn, seeds))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_ten_thousand_seeds():
+    simulate.check(map(Schedule.drawn, range(1000, 11000)))
+
+
+def test_a_violation_is_shown_again_by_what_is_printed(monkeypatch):
+    monkeypatch.setattr(simulate, "STOP_SECONDS", -1.0)
+    text = r'seed 12: it ended .* after the signal.*"stop".*simulate.py --seeds 1 --seed 12$'
+    with pytest.raises(simulate.Violation, match=f"(?s)^{text}"):
+        simulate.check([Schedule.drawn(12)])
 
 
 @pytest.mark.parametrize(
@@ -47,9 +63,13 @@ def test_a_schedule_decides_everything(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("[]", "a schedule must have version 1, got"),
         ('{"version": 2}', "a schedule must have version 1, got"),
         ('{"version": 1, "seed": "x", "faults": []}', "a seed must be an integer of at least 0"),
-        ('{"version": 1, "seed": 1, "faults": [[1, "burn", "actor/0"]]}', "one of kill, .* 'burn'"),
+        ('{"version": 1, "seed": 1, "faults": [[1, "burn", "worker/0"]]}', "of kill, .* 'burn'"),
+        ('{"version": 1, "seed": 1, "faults": [[1, "kill", "actor/0"]]}', "worker/1, .* 'actor/0'"),
+        ('{"version": 1, "seed": 1, "faults": [["1", "kill", "worker/0"]]}', r"\[seconds, kind"),
+        ('{"seed": 1}', "a schedule must have version 1, got {"),
     ],
 )
 def test_bad_schedules_are_one_sentence(text, sentence):
