@@ -13,6 +13,7 @@ from retrax.datatypes import Row, Sample
 from retrax.environments import make
 from retrax.testing import check_agent, check_agent_shapes
 
+pytestmark = pytest.mark.once
 SPEC = make("catch").spec
 TINY = dataclasses.replace(
     rainbow.PRESETS["small"](), n_step=2, num_atoms=5, vmin=-2.0, vmax=2.0, hidden_size=8
@@ -185,7 +186,6 @@ def test_networks_and_configs_of_wrong_sizes_are_refused():
         dataclasses.replace(TINY, replay=replay)
 
 
-@pytest.mark.once
 def test_it_learns_catch(tmp_path):
     config = dataclasses.replace(
         TINY,
