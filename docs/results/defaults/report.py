@@ -180,6 +180,7 @@ def half_cheetah(row: dict[str, str]) -> dict[str, str]:
 def draw() -> None:
     """Draws the curves of all tasks."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import EngFormatter
 
     tasks = made()
     _, grid = plt.subplots(
@@ -194,6 +195,10 @@ def draw() -> None:
         if goal is not None:
             axes.axhline(goal, color="tab:grey", linestyle="--", label="goal")
         axes.set(title=f"{agent}, {environment}", xlabel="environment steps", ylabel="return")
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if not axes.lines:
+            axes.axis("off")
+            axes.text(0.5, 0.5, "no episode ended in training", ha="center")
     handles, labels = grid.flat[0].get_legend_handles_labels()
     if len(tasks) < grid.size:
         by_label = dict(zip(labels, handles, strict=True))
