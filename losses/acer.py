@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from ..basics.libraries import rlax
 from .off_policy import retrace_coefficients
 from .policy_gradient import tislr_loss
+from .ranks import assert_rank
 
 _stop = jax.lax.stop_gradient
 
@@ -104,7 +105,7 @@ def importance_sampled_return(
       Returns of the source steps, `[T]`.
     """
     rho_t = jnp.asarray(rho_t)
-    chex.assert_rank([v_t, r_t, discount_t, rho_t, continues_t], 1)
+    assert_rank(1, v_t=v_t, r_t=r_t, discount_t=discount_t, rho_t=rho_t, continues_t=continues_t)
     chex.assert_axis_dimension_gt(r_t, 0, 0)
     chex.assert_equal_shape([v_t, r_t, discount_t, rho_t, continues_t])
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
@@ -152,7 +153,7 @@ def _returns(
     q_t: jax.Array, v_t: jax.Array, r_t: jax.Array, discount_t: jax.Array, c_t: jax.Array
 ) -> jax.Array:
     chex.assert_equal_shape([q_t, v_t, r_t, discount_t, c_t])
-    chex.assert_rank(r_t, 1)
+    assert_rank(1, r_t=r_t)
     chex.assert_axis_dimension_gt(r_t, 0, 0)
     return rlax.general_off_policy_returns_from_q_and_v(
         q_t[:-1], v_t, r_t, discount_t, c_t[:-1], stop_target_gradients=True
@@ -193,7 +194,7 @@ def stochastic_dueling(
     Returns:
       Q(x, a), `[]`.
     """
-    chex.assert_rank([v, advantage_a, advantages_sampled], [0, 0, 1])
+    assert_rank([0, 0, 1], v=v, advantage_a=advantage_a, advantages_sampled=advantages_sampled)
     return v + advantage_a - jnp.mean(advantages_sampled)
 
 
@@ -226,7 +227,8 @@ def truncated_importance_trajectory(
     Returns:
       Weights and advantages of the source steps, `[T]` each.
     """
-    chex.assert_rank([v_tm1, v_t, r_t, discount_t, log_rho_tm1, continues_t], 1)
+    assert_rank(1, v_tm1=v_tm1, v_t=v_t, r_t=r_t, discount_t=discount_t)
+    assert_rank(1, log_rho_tm1=log_rho_tm1, continues_t=continues_t)
     chex.assert_axis_dimension_gt(r_t, 0, 0)
     chex.assert_equal_shape([v_tm1, v_t, r_t, discount_t, log_rho_tm1, continues_t])
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
@@ -302,8 +304,9 @@ def acer_sampled_policy_gradient(
     Returns:
       The gradient with respect to the statistics, `[D]`, ascent.
     """
-    chex.assert_rank([score, score_sampled], 1)
-    chex.assert_rank([rho, advantage, rho_sampled, advantage_sampled], 0)
+    assert_rank(1, score=score, score_sampled=score_sampled)
+    assert_rank(0, rho=rho, advantage=advantage)
+    assert_rank(0, rho_sampled=rho_sampled, advantage_sampled=advantage_sampled)
     chex.assert_equal_shape([score, score_sampled])
     excess = jnp.maximum(1.0 - c / rho_sampled, 0.0)
     truncated = jnp.minimum(c, rho) * advantage * score
@@ -329,7 +332,7 @@ def trust_region_projection(
     Returns:
       z, `[D]`.
     """
-    chex.assert_rank([gradient, kl_gradient], 1)
+    assert_rank(1, gradient=gradient, kl_gradient=kl_gradient)
     chex.assert_equal_shape([gradient, kl_gradient])
     # Scaled by k's largest entry, whose square may overflow: k = -average / pi is unbounded for
     # probabilities. The cap of 1e37 keeps the reciprocal of the scale from underflowing.

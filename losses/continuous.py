@@ -20,6 +20,7 @@ from .distributional import (
     categorical_cross_entropy,
     categorical_kl_divergence,
 )
+from .ranks import assert_rank
 
 _stop = jax.lax.stop_gradient
 
@@ -56,7 +57,7 @@ def n_step_return(r_t: jax.Array, discount_t: jax.Array) -> tuple[jax.Array, jax
     Returns:
       The return `[]` and the discount `[]` of the bootstrap value.
     """
-    chex.assert_rank([r_t, discount_t], 1)
+    assert_rank(1, r_t=r_t, discount_t=discount_t)
     chex.assert_axis_dimension_gt(r_t, 0, 0)
     chex.assert_equal_shape([r_t, discount_t])
     products = jnp.cumprod(discount_t)
@@ -87,7 +88,8 @@ def categorical_td_loss(
     Returns:
       The loss, >= 0, and the priority.
     """
-    chex.assert_rank([atoms, logits_tm1, r_t, discount_t, probs_t], [1, 1, 0, 0, 1])
+    assert_rank(1, atoms=atoms, logits_tm1=logits_tm1, probs_t=probs_t)
+    assert_rank(0, r_t=r_t, discount_t=discount_t)
     chex.assert_equal_shape([atoms, logits_tm1, probs_t])
     target = categorical_bellman_target(atoms, r_t, discount_t, probs_t)
     priority = categorical_kl_divergence(target, _stop(logits_tm1))
@@ -139,8 +141,9 @@ def mixture_of_gaussians_td_loss(
     Returns:
       The loss and the priority.
     """
-    chex.assert_rank([logits_tm1, means_tm1, scales_tm1, logits_t, means_t, scales_t], 1)
-    chex.assert_rank([r_t, discount_t], 0)
+    assert_rank(1, logits_tm1=logits_tm1, means_tm1=means_tm1, scales_tm1=scales_tm1)
+    assert_rank(1, logits_t=logits_t, means_t=means_t, scales_t=scales_t)
+    assert_rank(0, r_t=r_t, discount_t=discount_t)
     chex.assert_equal_shape([logits_tm1, means_tm1, scales_tm1])
     chex.assert_equal_shape([logits_t, means_t, scales_t])
     bootstrap = _mixture(logits_t, means_t, scales_t)
@@ -171,7 +174,7 @@ def scalar_td_loss(
     Returns:
       The loss, >= 0, and the priority.
     """
-    chex.assert_rank([q_tm1, r_t, discount_t, q_t], 0)
+    assert_rank(0, q_tm1=q_tm1, r_t=r_t, discount_t=discount_t, q_t=q_t)
     target = _stop(r_t + discount_t * q_t)
     return CriticLoss(rlax.l2_loss(q_tm1, target), jnp.abs(target - _stop(q_tm1)))
 
@@ -192,7 +195,7 @@ def deterministic_policy_gradient_loss(
     Returns:
       A scalar loss `[]`.
     """
-    chex.assert_rank([a_t, dqda_t], 1)
+    assert_rank(1, a_t=a_t, dqda_t=dqda_t)
     chex.assert_equal_shape([a_t, dqda_t])
     return jnp.sum(rlax.dpg_loss(a_t, dqda_t, dqda_clipping))
 

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from .ranks import assert_rank
+
 _TINY = 1e-20  # a scale at which all atoms are at one place
 
 
@@ -26,7 +28,7 @@ def categorical_cross_entropy(target: jax.Array, logits: jax.Array) -> jax.Array
     Returns:
       A scalar `[]`.
     """
-    chex.assert_rank([target, logits], 1)
+    assert_rank(1, target=target, logits=logits)
     chex.assert_equal_shape([target, logits])
     return optax.losses.softmax_cross_entropy(logits, jax.lax.stop_gradient(target))
 
@@ -45,7 +47,7 @@ def categorical_kl_divergence(target: jax.Array, logits: jax.Array) -> jax.Array
     Returns:
       A scalar `[]`, >= 0.
     """
-    chex.assert_rank([target, logits], 1)
+    assert_rank(1, target=target, logits=logits)
     chex.assert_equal_shape([target, logits])
     target = jax.lax.stop_gradient(target)
     divergence = optax.losses.kl_divergence(jax.nn.log_softmax(logits), target)
@@ -64,7 +66,7 @@ def total_variation(target: jax.Array, probs: jax.Array) -> jax.Array:
     Returns:
       A scalar `[]`, >= 0.
     """
-    chex.assert_rank([target, probs], 1)
+    assert_rank(1, target=target, probs=probs)
     chex.assert_equal_shape([target, probs])
     return 0.5 * jnp.sum(jnp.abs(jax.lax.stop_gradient(target) - probs))
 
@@ -84,7 +86,7 @@ def categorical_projection(atoms: jax.Array, values: jax.Array, probs: jax.Array
     Returns:
       Probabilities of the atoms, `[N]`, with the same sum as `probs`.
     """
-    chex.assert_rank([atoms, values, probs], 1)
+    assert_rank(1, atoms=atoms, values=values, probs=probs)
     chex.assert_equal_shape([values, probs])
     nothing = jnp.zeros((1, atoms.shape[0]), jnp.result_type(probs))
     return add_projected(nothing, np.zeros(1, int), atoms, values[None], probs[None])[0]
@@ -108,7 +110,7 @@ def categorical_bellman_target(
     Returns:
       Probabilities of the atoms, `[N]`.
     """
-    chex.assert_rank([atoms, r_t, discount_t, probs_t], [1, 0, 0, 1])
+    assert_rank([1, 0, 0, 1], atoms=atoms, r_t=r_t, discount_t=discount_t, probs_t=probs_t)
     chex.assert_equal_shape([atoms, probs_t])
     return categorical_projection(atoms, r_t + discount_t * atoms, probs_t)
 
@@ -130,7 +132,7 @@ def clipped_mass(
     Returns:
       The probabilities `[]` of r_t + discount_t * Z_t < atoms[0], and > atoms[-1].
     """
-    chex.assert_rank([atoms, r_t, discount_t, probs_t], [1, 0, 0, 1])
+    assert_rank([1, 0, 0, 1], atoms=atoms, r_t=r_t, discount_t=discount_t, probs_t=probs_t)
     chex.assert_equal_shape([atoms, probs_t])
     values = r_t + discount_t * atoms
     below, above = values < atoms[0], values > atoms[-1]

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..basics.libraries import rlax
 from .distributional import affine_projections
+from .ranks import assert_rank
 
 
 def retrace_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> jax.Array:
@@ -32,7 +33,7 @@ def retrace_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> ja
     Returns:
       c_t, `[T]`, in [0, lambda].
     """
-    chex.assert_rank([pi_a, mu_a], 1)
+    assert_rank(1, pi_a=pi_a, mu_a=mu_a)
     chex.assert_equal_shape([pi_a, mu_a])
     return lambda_ * jnp.minimum(1.0, pi_a / mu_a)
 
@@ -49,7 +50,7 @@ def tree_backup_coefficients(pi_a: jax.Array, lambda_: float) -> jax.Array:
     Returns:
       c_t, `[T]`, in [0, lambda].
     """
-    chex.assert_rank(pi_a, 1)
+    assert_rank(1, pi_a=pi_a)
     return lambda_ * pi_a
 
 
@@ -66,7 +67,7 @@ def importance_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) ->
     Returns:
       c_t, `[T]`, >= 0, unbounded.
     """
-    chex.assert_rank([pi_a, mu_a], 1)
+    assert_rank(1, pi_a=pi_a, mu_a=mu_a)
     chex.assert_equal_shape([pi_a, mu_a])
     return lambda_ * pi_a / mu_a
 
@@ -95,7 +96,7 @@ def expected_off_policy_return(
     Returns:
       Returns of the source steps, `[T]`.
     """
-    chex.assert_rank(r_t, 1)
+    assert_rank(1, r_t=r_t)
     chex.assert_axis_dimension_gt(r_t, 0, 0)
     return rlax.general_off_policy_returns_from_action_values(
         q_t, a_t, r_t, discount_t, c_t, pi_t, stop_target_gradients=True
@@ -138,7 +139,8 @@ def distributional_off_policy_target(
     Returns:
       Targets q* of the source steps, `[T, N]`; each row sums to 1.
     """
-    chex.assert_rank([atoms, q_t, a_t, r_t, discount_t, pi_t, c_t], [1, 3, 1, 1, 1, 2, 1])
+    assert_rank([1, 3, 2], atoms=atoms, q_t=q_t, pi_t=pi_t)
+    assert_rank(1, a_t=a_t, r_t=r_t, discount_t=discount_t, c_t=c_t)
     chex.assert_type([atoms, q_t, a_t, r_t], [float, float, int, float])
     chex.assert_equal_shape([a_t, r_t, discount_t, c_t])
     chex.assert_shape(pi_t, (*r_t.shape, None))

@@ -16,6 +16,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from .ranks import assert_rank
+
 _stop = jax.lax.stop_gradient
 
 
@@ -54,7 +56,7 @@ def beta_loo_loss(
     Returns:
       A scalar loss `[]`.
     """
-    chex.assert_rank([pi, q, a, return_, beta], [1, 1, 0, 0, 0])
+    assert_rank([1, 1, 0, 0, 0], pi=pi, q=q, a=a, return_=return_, beta=beta)
     chex.assert_equal_shape([pi, q])
     pi, q = jnp.asarray(pi), _stop(jnp.asarray(q))
     correction = _stop(beta * (return_ - q[a]))
@@ -78,7 +80,7 @@ def islr_loss(
     Returns:
       A scalar loss `[]`.
     """
-    chex.assert_rank([pi, mu_a, v, a, return_], [1, 0, 0, 0, 0])
+    assert_rank([1, 0, 0, 0, 0], pi=pi, mu_a=mu_a, v=v, a=a, return_=return_)
     weighted = (return_ - v) / jnp.where(mu_a > 0, mu_a, 1.0)
     return -_stop(jnp.where(mu_a > 0, weighted, 0.0)) * jnp.asarray(pi)[a]
 
@@ -110,7 +112,7 @@ def tislr_loss(
     Returns:
       A scalar loss `[]`.
     """
-    chex.assert_rank([pi, mu, q, v, a, return_], [1, 1, 1, 0, 0, 0])
+    assert_rank([1, 1, 1, 0, 0, 0], pi=pi, mu=mu, q=q, v=v, a=a, return_=return_)
     chex.assert_equal_shape([pi, mu, q])
     pi, mu = jnp.asarray(pi), jnp.asarray(mu)
     # Divided by pi(a), since grad log pi = grad pi / pi; correct in the limit where pi underflows.
@@ -132,5 +134,5 @@ def policy_entropy(pi: jax.Array) -> jax.Array:
     Returns:
       A scalar `[]`, in [0, log A].
     """
-    chex.assert_rank(pi, 1)
+    assert_rank(1, pi=pi)
     return jnp.sum(jax.scipy.special.entr(jnp.maximum(pi, jnp.finfo(pi.dtype).tiny)))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from ..basics.libraries import rlax
 from .off_policy import expected_off_policy_return
+from .ranks import assert_rank
 
 
 class ValueTransform(NamedTuple):
@@ -141,7 +142,8 @@ def transformed_n_step_double_q_return(
     """
     if n < 1:
         raise ValueError(f"n must be at least 1 step, got {n}.")
-    chex.assert_rank([q_t, q_selector_t, r_t, discount_t, c_t], [2, 2, 1, 1, 1])
+    assert_rank(2, q_t=q_t, q_selector_t=q_selector_t)
+    assert_rank(1, r_t=r_t, discount_t=discount_t, c_t=c_t)
     chex.assert_axis_dimension_gt(r_t, 0, 0)
     chex.assert_equal_shape([q_t, q_selector_t])
     chosen_t = jnp.argmax(q_selector_t, axis=-1, keepdims=True)
@@ -162,7 +164,7 @@ def sequence_priority(td_error: jax.Array, mask: jax.Array, eta: float) -> jax.A
     Returns:
       A scalar `[]`, >= 0.
     """
-    chex.assert_rank([td_error, mask], 1)
+    assert_rank(1, td_error=td_error, mask=mask)
     chex.assert_axis_dimension_gt(td_error, 0, 0)
     chex.assert_equal_shape([td_error, mask])
     sizes = jnp.where(mask, jnp.abs(td_error), 0.0)

@@ -1,0 +1,13 @@
+"""Checks of arguments' ranks."""
+
+from collections.abc import Sequence
+
+import chex
+import jax
+
+
+def assert_rank(ranks: int | Sequence[int], /, **arrays: jax.Array) -> None:
+    """`chex.assert_rank` with one rank for all or one for each; its error names the argument."""
+    each = [ranks] * len(arrays) if isinstance(ranks, int) else ranks
+    for (name, array), rank in zip(arrays.items(), each, strict=True):
+        chex.assert_rank(array, rank, custom_message=f"It is the argument {name}.")
