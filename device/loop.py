@@ -11,7 +11,7 @@ import numpy as np
 
 from ..agents.base import Agent, LearnerState, Params
 from ..basics.machine import check_memory
-from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
 from ..environments.arrival import check_finite
 from ..environments.observations import place
 from ..environments.pure import PureVector, leaves_of, with_leaves
@@ -20,7 +20,7 @@ from ..training.learner import MetricsAccumulator, Snapshot, copied, diverged
 from ..training.loop import Tally
 from ..training.run_config import RunConfig
 from .replay import DeviceReplay
-from .training import LARGEST_COUNT, WRONG, Training, TrainState
+from .training import LARGEST_COUNT, WRONG, Progress, Training, TrainState
 
 _MAX_ROWS = 1024  # time steps of every environment in one call
 _FIRST_ROWS = 16
@@ -77,7 +77,7 @@ class DeviceLoop(Tally):
         self.state = jax.device_put(together.init(jax.random.key(config.seed)), device)
         self.rows = 0  # time steps of every environment so far
         self.allowed = 0  # time steps that it may take now; 0 once the run has ended
-        self.found: dict[str, np.ndarray] | None = None  # in the newest time steps, if any
+        self.found: Any = None  # of the newest call, if any: as `_take` has it
         self.took = 0.0  # seconds of `Together.compute`
 
     @property
@@ -100,13 +100,13 @@ class DeviceLoop(Tally):
         if self.found is None and not self.took:
             for loop in self._together.loops:
                 if loop.until or loop is self:  # those that have ended take no more steps
-                    left = loop.until - loop.counters.steps
-                    loop.allowed = max(1, left // self._num_envs)
+                    loop.allowed = max(1, (loop.until - loop.counters.steps) // self._num_envs)
             self._together.compute()
         # One call does both: the rates of acting and learning are of the same seconds.
         self._acting_seconds = self._learning_seconds = self._acting_seconds + self.took
-        found, self.found, self.took, self.until = self.found or {}, None, 0.0, 0
-        self._take(found)  # one that fails is not computed further
+        found, self.found, self.took, self.until = self.found, None, 0.0, 0
+        if found:
+            self._take(*found)  # one that fails is not computed further
         self._is_advancing = False
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -157,16 +157,15 @@ class DeviceLoop(Tally):
     def close(self) -> None:
         """Does nothing: there are no threads, and environments are part of the state."""
 
-    def _take(self, episodes: dict[str, np.ndarray]) -> None:
+    def _take(self, episodes: dict[str, np.ndarray], progress: Progress, newest: TimeStep) -> None:
         """Counts what was computed; refuses wrong numbers, and to go on after a divergence."""
-        progress, name = jax.device_get(self.state.progress), functools.partial(place, self._seen)
-        wrong, value = (episodes.pop(name, np.full((0, 1), np.nan)) for name in WRONG)
+        wrong, value = (episodes.pop(name) for name in WRONG)
+        name = functools.partial(place, self._seen)
         for row, e in np.argwhere(~np.isnan(wrong)):
             numbers = np.zeros((self._num_envs, 1 + int(np.prod(self._seen))))
             numbers[e, int(wrong[row, e])] = value[row, e]
             step = int(progress.rows) - len(wrong) + int(row)
             check_finite(numbers[:, 0], numbers[:, 1:], step, name)
-        newest = jax.device_get(self.state.environments.timestep)
         check_finite(newest.reward, newest.observation, int(progress.rows), name)
         if progress.diverged_at >= 0:
             raise diverged(int(progress.diverged_at))
@@ -212,10 +211,11 @@ class Together:
             states = [loop.state for loop in group]
             states, found = self._advance(states, calls, jnp.int32(count))
             for loop, state, episodes in zip(group, states, found, strict=True):
-                loop.state, loop.found = state, episodes
-        for loop in behind:
-            episodes = jax.device_get(loop.found)
-            loop.found = {name: values[:count] for name, values in episodes.items()}
+                loop.state = state
+                loop.found = episodes, state.progress, state.environments.timestep
+        fetched = jax.device_get([loop.found for loop in behind])  # all in one transfer
+        for loop, (episodes, *newest) in zip(behind, fetched, strict=True):
+            loop.found = {name: x[:count] for name, x in episodes.items()}, *newest
             loop.rows += count
         elapsed = time.perf_counter() - started
         if elapsed > 2 * _SECONDS:

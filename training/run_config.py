@@ -35,6 +35,7 @@ _ENVS = 8  # of one actor
 _ENVS_OF_SEVERAL = 4  # of each of several; two have as many as one alone
 _SNAPSHOTS = 5  # in a run, by default
 _LOGS = 100
+_DEVICE_LOGS = 20  # each interrupts the device
 _MAX_LOG_STEPS = 10_000
 
 
@@ -142,7 +143,8 @@ class RunConfig:
     time."""
 
     log_every: Annotated[int | None, Range(1)] = None
-    """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000."""
+    """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000; on
+    a device a twentieth."""
 
     keep_snapshots: Annotated[int, Range(1)] = 2
     """Number of newest snapshots to keep."""
@@ -263,19 +265,18 @@ class RunConfig:
     def resolve(self, spec: EnvironmentSpec) -> "RunConfig":
         """The same run with every None replaced by its default for the environment."""
         entry = self.entry
-        preset = self.preset
-        if preset is None:
-            preset = entry.preset_of(self.environment, spec)
+        preset = entry.preset_of(self.environment, spec) if self.preset is None else self.preset
         steps = self.steps or entry.steps_of(self.environment, preset)
         given = self.agent_config
         config = entry.checked(entry.config_of(preset) if given is None else given)
+        every = steps // _DEVICE_LOGS if self.on_device else min(_MAX_LOG_STEPS, steps // _LOGS)
         return dataclasses.replace(
             self,
             search_path=str(Path(self.search_path).absolute()),
             preset=preset,
             steps=steps,
             snapshot_every=self.snapshot_every or max(1, steps // _SNAPSHOTS),
-            log_every=self.log_every or min(_MAX_LOG_STEPS, max(1, steps // _LOGS)),
+            log_every=self.log_every or max(1, every),
             agent_config=config,
         )
 
