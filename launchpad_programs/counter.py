@@ -168,6 +168,10 @@ class Counter(Node):
         """The state of the program, as JSON values."""
         rate = self._rates["steps"].per_second()
         left = max(self._steps - self._counters.steps, 0)
+        restarts, nodes = read_json(self._directory / RESTARTS), dict(sorted(self._nodes.items()))
+        for name in nodes.keys() & restarts.keys():
+            if self._leases[name].restarts < restarts[name]:  # reported by a dead process
+                nodes[name] = {**nodes[name], "state": "starting again"}
         return {
             "phase": self._phase,
             "last_step": self._steps,
@@ -177,10 +181,10 @@ class Counter(Node):
             "eta_seconds": left / rate if rate else None,
             "stop": self._asked_to_stop.is_set(),
             "notes": self._notes.told,
-            "restarts": read_json(self._directory / RESTARTS),
+            "restarts": restarts,
             "leases": self._leases,
             "columns": self._columns,
-            "nodes": dict(sorted(self._nodes.items())),
+            "nodes": nodes,
         }
 
     def _begin(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:

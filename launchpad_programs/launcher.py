@@ -207,10 +207,11 @@ class StatusView(contextlib.ExitStack):
 
 
 def _starting(status: Mapping[str, Any], running: Sequence[RunningNode]) -> str:
-    """What the nodes do until the clock runs."""
+    """How nodes ended, or what they reported, until the clock runs."""
     states: dict[str, list[str]] = {}
     for node in running:
-        states.setdefault(_state(status, node), []).append(node.name)
+        reported = status.get("nodes", {}).get(node.name, {}).get("state", "starting")
+        states.setdefault(node.ended() or reported, []).append(node.name)
     return "starting | " + " | ".join(f"{', '.join(names)}: {s}" for s, names in states.items())
 
 
@@ -233,13 +234,6 @@ def line(status: Mapping[str, Any]) -> str:
         + (f"restarts: {restarts} | " if restarts else "")
         + f"ETA {'-' if eta is None else timedelta(seconds=round(eta))}"
     )
-
-
-def _state(status: Mapping[str, Any], node: RunningNode) -> str:
-    """How a node ended, or what it reported; nodes that report nothing serve the others."""
-    values = status.get("nodes", {}).get(node.name, {})
-    serves = kind_of(node.name).ends_last and status.get("phase", "starting") != "starting"
-    return node.ended() or str(values.get("state", "serving" if serves else "starting"))
 
 
 def _mean(nodes: Sequence[Mapping[str, Any]], name: str) -> float:

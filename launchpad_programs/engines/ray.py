@@ -85,7 +85,9 @@ class RayProgram:
             config = replace(config, restarts=restarts, resumed_at=self.newest_snapshot())
         # Callers wait in the threads of those that they call, for a second or so.
         threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
-        host = ray.remote(concurrency_groups={"calls": threads if kind.is_called else 1})(Host)
+        groups = {"calls": threads if kind.is_called else 1}
+        # `ps` and Ray's dashboard name a process by its class.
+        host = ray.remote(concurrency_groups=groups)(type(spec.name, (Host,), {}))
         here = NodeAffinitySchedulingStrategy(self._home, soft=False)
         options = host.options(
             name=spec.name,

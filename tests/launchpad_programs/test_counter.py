@@ -307,6 +307,7 @@ def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
     write_json(tmp_path / RESTARTS, {"learner/0": 1})
     counter.step()
     counter.step()
+    assert counter.status()["nodes"]["learner/0"]["state"] == "starting again"
     assert report(counter, "evaluator/0", final=True) == "evaluating"
     report(counter, "learner/0", state="compiling")
     assert report(counter, "evaluator/0", final=True) == "evaluating"
