@@ -54,14 +54,13 @@ def compare(
         grid.add_row(*cells, style="bold" if entry.own else "")
         if not math.isnan(entry.iqm.low):
             mean, low, high = (f"{x:.2f}" for x in entry.iqm)
+            how = f"(95 %: {low} to {high}, stratified bootstrap over {entry.seeds} seeds)"
             notes.append(
-                f"{entry.algorithm}: IQM {mean} (95 %: {low} to {high}, stratified bootstrap over "
-                f"{entry.seeds} seeds); other statistics are of mean scores."
+                f"{entry.algorithm}: IQM {mean} {how}; other statistics are of mean scores."
             )
     if not compared.as_printed:
-        notes.append(
-            "Rank and Elo depend on the compared algorithms; the papers' are of their own tables."
-        )
+        theirs = "those of the papers are of their own tables"
+        notes.append(f"Rank and Elo depend on the compared algorithms; {theirs}.")
     console.print(grid)
     console.print("\n".join(notes), highlight=False, soft_wrap=True)
     return output

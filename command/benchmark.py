@@ -133,10 +133,8 @@ def benchmark(
             write_bsuite(directory, every)
     if is_stopped:
         tell("Stopped by you. The same command continues.")
-    print(
-        f"{end.complete} of {len(end.states)} runs are complete: {directory / SCORES}, "
-        f"{directory / CURVES}. Next: retrax report {directory}"
-    )
+    done = f"{end.complete} of {len(end.states)} runs are complete"
+    print(f"{done}: {directory / SCORES}, {directory / CURVES}. Next: retrax report {directory}")
     return int(bool(end.failed))
 
 
@@ -160,10 +158,12 @@ def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
 def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:
     """Writes bsuite.csv of the complete cells: a row for each agent, seed, experiment and tag."""
     records: dict[tuple[str, int], dict[str, Any]] = {}
-    for cell in cells:
-        if cell.score is not None and (record := record_of(cell.directory)):
+    for cell in [cell for cell in cells if cell.score is not None]:
+        states = Start.at(Snapshots(cell.directory)).environment_states
+        if states:  # recorded up to the newest snapshot
             of_seed = records.setdefault((cell.config.agent, cell.config.seed), {})
-            of_seed[cell.config.environment.removeprefix(BSUITE_PREFIX)] = record
+            name = cell.config.environment.removeprefix(BSUITE_PREFIX)
+            of_seed[name] = states[0]["records"][0]
     rows = [
         [*run, *score] for run, found in sorted(records.items()) for score in bsuite.scores(found)
     ]
@@ -174,9 +174,3 @@ def _write_table(path: Path, columns: str, rows: Iterable[Sequence[Any]]) -> Non
     """Writes a CSV file, whole or not at all."""
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([columns.split(), *rows])
-
-
-def record_of(run: Path) -> list[dict[str, Any]]:
-    """What the environment of a run recorded up to the newest snapshot, for bsuite."""
-    states = Start.at(Snapshots(run)).environment_states
-    return states[0]["records"][0] if states else []

@@ -19,6 +19,7 @@ from .. import __version__
 from ..agents.trained import TrainedAgent
 from ..basics.files import write_json, writing
 from ..basics.prng_keys import with_keys, without_keys
+from ..basics.sentences import first_line
 from ..datatypes import TimeStep
 from ..evaluation.arguments import checked
 from ..training.run_config import write_config
@@ -52,10 +53,8 @@ def export(
         needs; or see `load_agent`.
     """
     run, output = Path(run).absolute(), Path(output)
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"The output {output} is a file.")
-    if output.exists() and any(output.iterdir()):
-        raise ValueError(f"The output {output} is not empty: choose another directory.")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ValueError(f"The output {output} must be a new directory or an empty one.")
     unknown = [name for name in platforms if name not in get_args(Platform)]
     if unknown or not platforms:
         allowed, given = ", ".join(get_args(Platform)), ", ".join(unknown) or "none"
@@ -70,10 +69,8 @@ def export(
             jitted = jax.jit(function, keep_unused=True)
             exported[name] = jax.export.export(jitted, platforms=tuple(platforms))(*inputs)
     except NotImplementedError as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(
-            f"{trained.config.agent} cannot be exported for {', '.join(platforms)}: {reason}."
-        ) from error
+        what = f"{trained.config.agent} cannot be exported for {', '.join(platforms)}"
+        raise ValueError(f"{what}: {first_line(error).rstrip('.')}.") from error
     finally:
         jax.config.update(_PATHS, before)
     leaves = jax.device_get(jax.tree.leaves(without_keys(trained.params)))

@@ -49,11 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command == "--no-cache":
         os.environ[_NO_CACHE] = "false"  # of processes that it starts, too
         command, *rest = rest or ["--help"]
-    if command in ("-h", "--help"):
-        print(_USAGE, end="")
-        return 0
-    if command == "--version":
-        print(__version__)
+    if command in ("-h", "--help", "--version"):
+        print(f"{__version__}\n" if command == "--version" else _USAGE, end="")
         return 0
     if command not in _COMMANDS:
         allowed = ", ".join(_COMMANDS)

@@ -1,7 +1,9 @@
 """Command lines into dataclasses and functions' arguments: tyro, with the bounds of fields."""
 
+import contextlib
 import dataclasses
 import inspect
+import io
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -31,7 +33,21 @@ def parse(form: Any, arguments: Sequence[str], **options: Any) -> Any:
     fixed: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": _REGISTRY}
     if not isinstance(form, type):
         fixed["default"], form = form, type(form)
-    found = tyro.cli(form, args=list(arguments), **fixed, **options)
+    try:
+        found = tyro.cli(form, args=list(arguments), **fixed, **options)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        with contextlib.redirect_stdout(io.StringIO()) as page, contextlib.suppress(SystemExit):
+            tyro.cli(form, args=["--help"], **fixed)
+        known = re.findall(r"^\W*(--[\w.-]+)", page.getvalue(), re.MULTILINE)
+        for flag in [word.partition("=")[0] for word in arguments if word.startswith("--")]:
+            short = flag.rpartition(".")[2].strip("-")  # a beginning, or initials
+            wanted = rf"--(.+\.)?({re.escape(short)}|{'-'.join(f'{x}[^-]*' for x in short)}$)"
+            meant = [x for x in known if short.isalpha() and re.match(wanted, x)]
+            if flag not in known and meant:
+                tell(f"retrax: {flag} is unknown (did you mean {' or '.join(meant)}?)")
+        raise
     parsed = found[0] if options.get("return_unknown_args") else found
     try:
         check_fields(parsed)

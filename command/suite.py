@@ -9,6 +9,7 @@ from typing import Annotated
 import dm_env
 import numpy as np
 
+from ..basics.files import writing
 from ..basics.validation import Range
 from ..datatypes import TimeStep
 from ..environments.atari import FRAME_SKIP, EmulatedAtari, emulated_game
@@ -61,9 +62,7 @@ def evaluate_suite(
             raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
         row = algorithm or f"own-{config.entry.name}", found[0], game, config.seed
         if row in tasks:
-            raise ValueError(
-                f"{tasks[row][0]} and {run} are both of {game} with seed {config.seed}."
-            )
+            raise ValueError(f"{tasks[row][0]} and {run} are both of {game}, seed {config.seed}.")
         tasks[row] = run, found
     if not tasks:
         raise ValueError("None of the runs is of a game.")
@@ -99,6 +98,9 @@ def record_states(
     """
     config = read_config(run)
     game, switches = emulated_game(config.environment)
+    with writing(output):  # else it is refused before the episodes are played
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.open("ab").close()
     switches["max_frames"] = FRAME_SKIP * steps
     seed = derive_seed(config.seed, Purpose.RECORDING, seed)
     with contextlib.closing(EmulatedAtari(game, seed=seed, **switches)) as environment:

@@ -67,10 +67,8 @@ class RunArguments(RunConfig):
     def resumed(cls: type[Arguments], directory: Path) -> Arguments:
         """The arguments that continue a run as it is."""
         if (directory / PROGRAM).is_file():
-            raise ValueError(
-                f"{directory} was started by retrax launch: continue it with retrax launch "
-                f"--resume {directory}"
-            )
+            how = f"continue it with retrax launch --resume {directory}"
+            raise ValueError(f"{directory} was started by retrax launch: {how}")
         first, *_ = seed_runs(directory) or [directory]
         return cls(**vars(read_config(first)), resume=directory)
 
@@ -109,9 +107,8 @@ def parse_run(
         if HELP & {*words}:
             print(_USAGE.format(prog=prog, about=form.__doc__, agents=names), end="")
             raise SystemExit(0)
-        raise ValueError(
-            f"{prog} needs an agent first ({names}, or module:NAME): {prog} AGENT --environment ID"
-        )
+        how = f"{prog} AGENT --environment ID"
+        raise ValueError(f"{prog} needs an agent first ({names}, or module:NAME): {how}")
     entry, preset, spec = find_agent(agent), early.preset, None
     if early.environment:
         spec = make_spec(early.run())
@@ -175,9 +172,7 @@ def train_command(arguments: Sequence[str]) -> int:
         )
         begun = seed_runs(directory) if spec is None else []
         if max(given.seeds, len(begun)) > 1 and run.on_device and run.logger is not None:
-            raise ValueError(
-                f"--logger must be None for several seeds --on-device, got {run.logger}."
-            )
+            raise ValueError(f"--logger must be None with --seeds on a device, got {run.logger}.")
         if not begun and (spec is None or given.seeds == 1):
             options = {"environment": made[0] if made else None, "resume": spec is None}
             return _train({directory: run}, directory, plain=given.plain, **options)

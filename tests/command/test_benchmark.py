@@ -272,7 +272,8 @@ def test_bsuites_scores_of_a_short_run(tmp_path):
         ("acer", "0", "tag", "basic"),
         ("acer", "0", "tag", "credit_assignment"),
     ]
-    record = benchmark.record_of(cells[0].directory)
+    states = benchmark.Start.at(benchmark.Snapshots(cells[0].directory)).environment_states
+    record = states[0]["records"][0]
     assert [row["episode"] for row in record] == [*range(1, 11), 12, 14, 17]
     assert record[-1]["steps"] == 9 * 17
     assert record[-1]["total_regret"] == 17 - record[-1]["total_return"]

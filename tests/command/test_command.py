@@ -146,7 +146,7 @@ def test_defaults_preset_and_options_give_the_fields(parsed, tmp_path, words, st
         (f"{NOISY} --seeds 2 --agent.replay.capacity 3 --agent.replay.min-rows 3", "capacity"),
         (
             f"train noisy_agent:NOISY {DEVICE} catch --seeds 2 --logger json:dumps",
-            "--logger must be None for several seeds --on-device",
+            "--logger must be None with --seeds on a device",
         ),
         (f"train noisy_agent:NOISY {DEVICE} Acrobot-v1", "Acrobot-v1 is not an environment"),
         (f"train reactor {DEVICE} catch", "needs the selector uniform or proportional"),

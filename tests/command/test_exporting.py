@@ -177,8 +177,8 @@ def test_wrong_input_is_one_sentence(refused, finished, tmp_path):
     (tmp_path / "full" / "file").write_text("mine")
     for run, output, sentence in (
         (tmp_path / "none", "new", f"{tmp_path / 'none'} is not a run directory"),
-        (finished, "full", f"The output {tmp_path / 'full'} is not empty"),
-        (finished, "full/file", f"The output {tmp_path / 'full/file'} is a file"),
+        (finished, "full", f"The output {tmp_path / 'full'} must be a new directory or an empty"),
+        (finished, "full/file", f"The output {tmp_path / 'full/file'} must be a new directory or"),
     ):
         err = refused("export", run, "--output", tmp_path / output)
         assert err.startswith(f"retrax: {sentence}")

@@ -142,7 +142,7 @@ def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, re
         assert sentence in refused("evaluate-suite", *arguments, "--output", output)
 
     refuses("'catch' is not one of the 57 games", breakout, runs["catch"])
-    refuses(f"{breakout} and {breakout} are both of breakout with seed 0", breakout, breakout)
+    refuses(f"{breakout} and {breakout} are both of breakout, seed 0", breakout, breakout)
     refuses("--episodes must be an integer >= 1, got 0", breakout, "--episodes", 0)
     refuses("is not a run directory", breakout, tmp_path)
     refuses("must be noop or states FOLDER, got 'human'", breakout, "--starts", "human")

@@ -129,10 +129,12 @@ def test_arrays_of_other_shapes_are_refused(name):
                 jax.eval_shape(function(name), *arguments)
 
 
-def test_actions_that_are_floats_are_refused():
+def test_float_actions_are_refused_and_a_wrong_rank_is_named():
     atoms, q_t, a_t, *others = example("distributional_off_policy_target", 0)
     with pytest.raises(AssertionError, match="assert_type"):
         losses.distributional_off_policy_target(atoms, q_t, np.float32(a_t), *others)
+    with pytest.raises(AssertionError, match="the argument atoms"):
+        losses.distributional_off_policy_target(atoms[None], q_t, a_t, *others)
 
 
 @pytest.mark.parametrize(

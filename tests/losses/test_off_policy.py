@@ -130,8 +130,3 @@ def test_coefficients_by_hand():
     by_hand(losses.retrace_coefficients, [0.9, 0.225, 0.0], **pi, **mu)
     by_hand(losses.tree_backup_coefficients, [0.45, 0.18, 0.0], **pi)
     by_hand(losses.importance_coefficients, [1.8, 0.225, 0.0], **pi, **mu)
-
-
-def test_an_error_about_a_rank_names_the_argument():
-    with pytest.raises(AssertionError, match="input 0 has rank 2 .*the argument mu_a"):
-        losses.retrace_coefficients(np.ones(3), np.ones((3, 1)), 1.0)
