@@ -4,11 +4,13 @@ import logging
 from typing import Any
 
 import dm_env
+import jax
 import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
 from .arrival import legal_actions
+from .pure import PureVector
 from .sequential import SequentialVector
 
 _log = logging.getLogger("retrax")
@@ -24,7 +26,8 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     on last steps only; arrays that the next step does not overwrite. What a Gymnasium or a dm_env
     environment returns must also be in its space by the rules of these libraries
     (`Space.contains`, `Array.validate`), which know exact types and the bounds of floats. The log
-    says if ten steps of a Gymnasium environment differ after two resets with one seed.
+    says if ten steps of a Gymnasium environment differ after two resets with one seed. One in JAX
+    must step alone as beside others, and be compiled once; the log says if its `step` restarts.
 
     Args:
       environment: E of them. It is left at the start of an episode.
@@ -49,55 +52,6 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
 
 def _check(environment: Any, steps: int, seed: int) -> None:
     spec, generator = environment.spec, np.random.default_rng(seed)
-    _check_spec(spec)
-    every = np.ones(environment.num_envs, bool)
-    timestep = environment.reset()
-    _check_step(timestep, every, environment, 0)
-    for step in range(1, steps + 1):
-        last, observation = timestep.step_type == LAST, timestep.observation.copy()
-        following = environment.step(_random_actions(spec, timestep, generator))
-        if not np.array_equal(timestep.observation, observation):
-            raise ValueError(
-                f"observation of step {step - 1} was overwritten by step {step}: return a new "
-                "array at each step."
-            )
-        _check_step(following, last, environment, step)
-        timestep = following
-    _check_step(environment.reset(), every, environment, steps + 1)
-    if getattr(environment, "statistics", "none can be seeded again"):
-        return
-    environment.seed_again()
-    run, actions = [environment.reset()], []
-    for _ in range(_COMPARED):
-        actions.append(_random_actions(spec, run[-1], generator))
-        run.append(environment.step(actions[-1]))
-    environment.seed_again()
-    again = [environment.reset(), *map(environment.step, actions)]
-    environment.reset()
-    for step, pair in enumerate(zip(run, again, strict=True)):
-        for name, one, two in zip(TimeStep._fields, *pair, strict=True):
-            if not np.array_equal(one, two):
-                _log.warning(
-                    f"{name} at step {step} differs between two runs with the same seed: the "
-                    "environment keeps state across resets, or draws from np.random or random "
-                    "instead of self.np_random, so a run cannot be repeated."
-                )
-                return
-
-
-def _random_actions(
-    spec: EnvironmentSpec, timestep: TimeStep, generator: np.random.Generator
-) -> np.ndarray:
-    actions, shape = spec.actions, (len(timestep.reward), *spec.actions.shape)
-    if spec.masks_actions:
-        legal = legal_actions(timestep.observation, spec)
-        return (legal * generator.uniform(0.5, 1, legal.shape)).argmax(axis=1).astype(np.int32)
-    if isinstance(actions, specs.DiscreteArray):
-        return generator.integers(actions.num_values, size=shape, dtype=np.int32)
-    return generator.uniform(actions.minimum, actions.maximum, shape).astype(np.float32)
-
-
-def _check_spec(spec: EnvironmentSpec) -> None:
     actions, seen = spec.actions, spec.observations
     wanted = np.int32 if isinstance(actions, specs.DiscreteArray) else np.float32
     is_bounded = isinstance(actions, specs.BoundedArray) and all(
@@ -113,11 +67,75 @@ def _check_spec(spec: EnvironmentSpec) -> None:
             "spec.observations must be float32, or uint8 [height, width, channels], got "
             f"{seen.dtype} {[*seen.shape]}."
         )
+    every = np.ones(environment.num_envs, bool)
+    timestep = environment.reset()
+    alone = PureVector(environment.pure) if isinstance(environment, PureVector) else None
+    _check_step(timestep, every, environment, 0)
+    for step in range(1, steps + 1):
+        last, observation = timestep.step_type == LAST, timestep.observation.copy()
+        given = _random_actions(spec, timestep, generator)
+        before = environment._running if alone else None
+        following = environment.step(given)
+        if alone:
+            _check_alone(alone, before, given, following, step)
+        if not np.array_equal(timestep.observation, observation):
+            raise ValueError(
+                f"observation of step {step - 1} was overwritten by step {step}: return a new "
+                "array at each step."
+            )
+        _check_step(following, last, environment, step)
+        timestep = following
+    _check_step(environment.reset(), every, environment, steps + 1)
+    if getattr(environment, "statistics", "none can be seeded again"):
+        return
+    environment.seed_again()
+    run, played = [environment.reset()], []
+    for _ in range(_COMPARED):
+        played.append(_random_actions(spec, run[-1], generator))
+        run.append(environment.step(played[-1]))
+    environment.seed_again()
+    again = [environment.reset(), *map(environment.step, played)]
+    environment.reset()
+    for step, pair in enumerate(zip(run, again, strict=True)):
+        for name, one, two in zip(TimeStep._fields, *pair, strict=True):
+            if not np.array_equal(one, two):
+                _log.warning(
+                    f"{name} at step {step} differs between two runs with the same seed: the "
+                    "environment keeps state across resets, or draws from np.random or random "
+                    "instead of self.np_random, so a run cannot be repeated."
+                )
+                return
 
 
-def _check_step(
-    timestep: TimeStep, after_last: np.ndarray, environment: VectorEnvironment, step: int
-) -> None:
+def _check_alone(alone: Any, before: Any, actions: Any, together: TimeStep, step: int) -> None:
+    """Compares the newest step of environment 0 with one from the same state without others."""
+    alone._running, compiled = jax.tree.map(lambda x: x[:1], before), alone._advance._cache_size()
+    timestep = alone.step(actions[:1])
+    if step > 1 and alone._advance._cache_size() > compiled:
+        raise ValueError(f"step {step} is compiled again: states have other types, or weak ones.")
+    for name, one, two in zip(TimeStep._fields, timestep, together, strict=True):
+        if not np.allclose(one[0], two[0], rtol=1e-3, atol=1e-3):
+            raise ValueError(
+                f"{name} of environment 0 at step {step} must be {one[0]}, as alone, got {two[0]}."
+            )
+    key = jax.random.split(jax.random.wrap_key_data(before.key[0]), 3)[2:]  # of the step
+    if timestep.last() and (alone._begin(key).timestep.observation == timestep.observation).all():
+        _log.warning(f"step() restarts: its last observation at step {step} begins an episode.")
+
+
+def _random_actions(
+    spec: EnvironmentSpec, timestep: TimeStep, generator: np.random.Generator
+) -> np.ndarray:
+    actions, shape = spec.actions, (len(timestep.reward), *spec.actions.shape)
+    if spec.masks_actions:
+        legal = legal_actions(timestep.observation, spec)
+        return (legal * generator.uniform(0.5, 1, legal.shape)).argmax(axis=1).astype(np.int32)
+    if isinstance(actions, specs.DiscreteArray):
+        return generator.integers(actions.num_values, size=shape, dtype=np.int32)
+    return generator.uniform(actions.minimum, actions.maximum, shape).astype(np.float32)
+
+
+def _check_step(timestep: TimeStep, after_last: np.ndarray, environment: Any, step: int) -> None:
     spec = environment.spec
     kinds = (specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
     for name, kind, value in zip(TimeStep._fields, kinds, timestep, strict=True):

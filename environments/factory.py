@@ -153,7 +153,17 @@ def _make(id: str, search_path: Path | None, request: _Request) -> VectorEnviron
             return maker(**common, **switches)
         return PureVector(maker(**switches), **common, name=id)
     if ":" in id:
-        return _make_from_module(id, search_path, request)
+        module_name, _, name = id.rpartition(":")
+        module = import_from(module_name, search_path)
+        if name in _gymnasium_ids():  # first: it may add a time limit to a class of the same name
+            return _make_gymnasium(name, request)
+        if hasattr(module, name):
+            return _make_custom(getattr(module, name), id, request)
+        makers = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        raise ValueError(
+            f"module {module_name!r} has no attribute {name!r} and registers no Gymnasium id "
+            f"{name!r}{did_you_mean(name, [*makers, *_gymnasium_ids()], most=3)}."
+        )
     if id.startswith(_MINATAR):
         with one_sentence(f"{id} cannot be made"):
             from minatar.gym import register_envs  # under GPL-3, and so for these ids alone
@@ -192,20 +202,6 @@ def _our_maker(id: str) -> Any:
     if id not in known:
         raise _unknown(id)
     return functools.partial(kind, *known[id])
-
-
-def _make_from_module(id: str, search_path: Path | None, request: _Request) -> VectorEnvironment:
-    module_name, _, name = id.rpartition(":")
-    module = import_from(module_name, search_path)
-    if name in _gymnasium_ids():  # first: it may add a time limit to a class of the same name
-        return _make_gymnasium(name, request)
-    if hasattr(module, name):
-        return _make_custom(getattr(module, name), id, request)
-    makers = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
-    raise ValueError(
-        f"module {module_name!r} has no attribute {name!r} and registers no Gymnasium id "
-        f"{name!r}{did_you_mean(name, [*makers, *_gymnasium_ids()], most=3)}."
-    )
 
 
 def _make_gymnasium(id: str, request: _Request) -> VectorEnvironment:

@@ -71,7 +71,15 @@ class Part:
             kind = array.dtype if array.dtype.kind in "fc" else type(value).__name__
             raise MisfitError(f"is of type {kind}, which {_shown(self._space)} does not accept")
         if self._limits is not None and not (self._fits_always and array.dtype == self._dtype):
-            array = self._distances(array)
+            # As uint64, differences are exact, and huge for values below low.
+            flat = array.ravel()
+            array = flat.astype(np.uint64) - self._low
+            outside = array > self._span
+            if outside.any():
+                index = int(outside.argmax())
+                low, high = (int(np.broadcast_to(x, self._shape).flat[index]) for x in self._limits)
+                what = f"is {flat[index]}, but {_shown(self._space)} has {low} to {high}"
+                raise MisfitError(what, self.name(index))
         self._write(array, out)
         if strict and not _contains(self._space, value):
             found = " ".join(repr(value).split())[:_SHOWN]
@@ -81,18 +89,6 @@ class Part:
     def name(self, index: int) -> str:
         """Indices of a number of the array."""
         return place(self._shape, index)
-
-    def _distances(self, array: np.ndarray) -> np.ndarray:
-        # As uint64, differences are exact, and huge for values below low.
-        distances = array.ravel().astype(np.uint64) - self._low
-        outside = distances > self._span
-        if outside.any():
-            index = int(outside.argmax())
-            assert self._limits is not None
-            low, high = (int(np.broadcast_to(x, self._shape).flat[index]) for x in self._limits)
-            what = f"is {array.flat[index]}, but {_shown(self._space)} has {low} to {high}"
-            raise MisfitError(what, self.name(index))
-        return distances
 
 
 class Group:
@@ -112,7 +108,14 @@ class Group:
 
     def read(self, value: Any, out: np.ndarray, *, strict: bool = False) -> None:
         """See `Part`."""
-        self._check_keys(value)
+        if self._keys is None:
+            if not isinstance(value, tuple | list) or len(value) != len(self._parts):
+                count = f" of {len(value)}" if isinstance(value, tuple | list) else ""
+                self._refuse(f"is a {type(value).__name__}{count}")
+        elif not isinstance(value, dict | Mapping):  # dict first: the other takes longer to ask
+            self._refuse(f"is of type {type(value).__name__}")
+        elif value.keys() != self._keys:
+            self._refuse(f"has the keys {[*value]}")
         for key, part, place in self._parts:
             try:
                 part.read(value[key], out[place], strict=strict)
@@ -123,16 +126,6 @@ class Group:
         """Keys and indices of a number of the flattened observation."""
         key, part, place = next(each for each in self._parts if index < each[2].stop)
         return f"[{key!r}]{part.name(index - place.start)}"
-
-    def _check_keys(self, value: Any) -> None:
-        if self._keys is None:
-            if not isinstance(value, tuple | list) or len(value) != len(self._parts):
-                count = f" of {len(value)}" if isinstance(value, tuple | list) else ""
-                self._refuse(f"is a {type(value).__name__}{count}")
-        elif not isinstance(value, dict | Mapping):  # dict first: the other takes longer to ask
-            self._refuse(f"is of type {type(value).__name__}")
-        elif value.keys() != self._keys:
-            self._refuse(f"has the keys {[*value]}")
 
     def _refuse(self, what: str) -> None:
         has = f"{len(self._parts)} entries" if self._keys is None else f"the keys {[*self._keys]}"

@@ -85,7 +85,17 @@ class _Pickler(pickle.Pickler):
             if value.hasobject or value.kind == "V":
                 raise NotPlainError(f"an array of {value}")
         elif kind is np.ndarray:
-            self._check_memory(value)
+            base = value.base  # an array that changes when another one, or a library, is written to
+            while isinstance(base, np.ndarray):
+                base = base.base
+            others = self._views if value.base is None else self._arrays
+            if not isinstance(base, bytes | None) or any(
+                np.may_share_memory(value, other) for other in others
+            ):
+                raise NotPlainError("an array that shares its memory")
+            self._arrays.append(value)
+            if value.base is not None:
+                self._views.append(value)
             if not (value.flags.c_contiguous or value.flags.f_contiguous):
                 return _with_strides, (np.ascontiguousarray(value), value.strides)
         elif not isinstance(value, np.generic):
@@ -94,20 +104,6 @@ class _Pickler(pickle.Pickler):
                 shown = value if isinstance(value, type) else kind
                 raise NotPlainError(f"a {shown.__module__}.{shown.__qualname__}")
         return NotImplemented
-
-    def _check_memory(self, array: np.ndarray) -> None:
-        """Refuses an array that changes when another one, or a library, is written to."""
-        base = array.base
-        while isinstance(base, np.ndarray):
-            base = base.base
-        others = self._views if array.base is None else self._arrays
-        if not isinstance(base, bytes | None) or any(
-            np.may_share_memory(array, other) for other in others
-        ):
-            raise NotPlainError("an array that shares its memory")
-        self._arrays.append(array)
-        if array.base is not None:
-            self._views.append(array)
 
 
 def _is_allowed(module: str, name: str) -> bool:

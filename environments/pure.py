@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
+from jax import lax
 
-from ..basics.prng_keys import with_keys, without_keys
+from ..basics.prng_keys import is_key, with_keys, without_keys
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import check_finite, check_legal, check_numbers, checked_actions
 from .failures import RefusedError, drawn, one_sentence
@@ -92,14 +93,13 @@ def advance(environment: PureEnvironment, running: Running, actions: jax.Array) 
 
     going, reset_keys = jax.vmap(step)(running, actions)
     ended = running.timestep.step_type == StepType.LAST
-    begin_some = functools.partial(jax.vmap(again), ended, going, reset_keys)
-    return jax.lax.cond(ended.any(), begin_some, lambda: going)
+    return lax.cond(ended.any(), lambda: jax.vmap(again)(ended, going, reset_keys), lambda: going)
 
 
 def _first(environment: PureEnvironment, key: jax.Array, reset_key: jax.Array) -> Running:
     state, observation = environment.reset(reset_key)
     timestep = TimeStep(
-        step_type=jnp.int32(int(StepType.FIRST)),  # not weakly typed, which would compile twice
+        step_type=jnp.int32(int(StepType.FIRST)),
         reward=jnp.zeros((), jnp.float32),
         discount=jnp.ones((), jnp.float32),
         observation=observation,
@@ -173,7 +173,11 @@ class PureVector:
 
 @functools.lru_cache(maxsize=16)  # evaluations make new environments
 def _compiled(environment: Any) -> tuple[Callable[..., Running], ...]:
-    return tuple(jax.jit(functools.partial(each, environment)) for each in (begin, advance))
+    def strong(function: Any, *given: Any) -> Running:  # brax's weak types would compile it again
+        new = function(environment, *given)
+        return jax.tree.map(lambda x: x if is_key(x) else lax.convert_element_type(x, x.dtype), new)
+
+    return tuple(jax.jit(functools.partial(strong, each)) for each in (begin, advance))
 
 
 def environment_keys(key: jax.Array, num_envs: int) -> jax.Array:

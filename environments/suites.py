@@ -110,10 +110,6 @@ def _adapted(taken: Any, limit: int, reset: Any, step: Any, split: Any) -> PureE
     return _Adapted(spec, begin, advance)
 
 
-def _without_key(step: Callable[[State, jax.Array], Any]) -> Callable[..., Any]:
-    return lambda state, action, _: step(state, action)
-
-
 def _actions(space: Any) -> tuple[ActionSpec, Callable[[jax.Array], jax.Array]]:
     """The spec of a suite's space or spec, and the function from our actions to its own."""
     sizes = np.asarray(getattr(space, "n", getattr(space, "num_values", 0)))
@@ -173,13 +169,13 @@ def _from_brax(environment: Any) -> PureEnvironment:
 
     taken = types.SimpleNamespace(shape=(environment.action_size,), low=-1.0, high=1.0)
     limit = 1000  # steps, as in the training that comes with brax
-    return _adapted(taken, limit, environment.reset, _without_key(environment.step), split)
+    return _adapted(taken, limit, environment.reset, lambda s, a, _: environment.step(s, a), split)
 
 
 def _from_jumanji(environment: Any) -> PureEnvironment:
     """Its time limits, many of which terminate episodes there, truncate them."""
     limit = getattr(environment, "time_limit", None) or DEFAULT_LIMIT
-    step, taken = _without_key(environment.step), environment.action_spec
+    taken = environment.action_spec
     sizes = (*np.atleast_1d(getattr(taken, "num_values", 0)),)
 
     def split(result: Any) -> Any:
@@ -190,7 +186,7 @@ def _from_jumanji(environment: Any) -> PureEnvironment:
         over = last & (timestep.discount == 0) & (getattr(state, "step_count", -1) < limit)
         return state, seen, timestep.reward, over, last
 
-    return _adapted(taken, limit, environment.reset, step, split)
+    return _adapted(taken, limit, environment.reset, lambda s, a, _: environment.step(s, a), split)
 
 
 def _from_xminigrid(environment: Any, params: Any) -> PureEnvironment:
@@ -205,7 +201,7 @@ def _from_xminigrid(environment: Any, params: Any) -> PureEnvironment:
 
     reset, step = (functools.partial(f, params) for f in (environment.reset, environment.step))
     actions = specs.DiscreteArray(environment.num_actions(params))
-    return _adapted(actions, params.max_steps, reset, _without_key(step), split)
+    return _adapted(actions, params.max_steps, reset, lambda s, a, _: step(s, a), split)
 
 
 _CRAFTAX = [f"Craftax-{kind}-v1" for kind in ("Symbolic", "Pixels")]

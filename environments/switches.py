@@ -68,7 +68,11 @@ def values(
     dropped = getattr(maker, "training_only", ()) if evaluation else ()
     if isinstance(dropped, str):
         raise ValueError(f"{id}: training_only must be a tuple of switches, got {dropped!r}.")
-    found, read = _signature(function).parameters, {}
+    read: dict[str, Any] = {}
+    try:
+        found = inspect.signature(function, eval_str=True).parameters
+    except Exception:  # an annotation that names what is imported for type checkers alone
+        found = inspect.signature(function).parameters
     known = (parameters(function) | defaults.keys()) - COMMON - {hidden}
     unknown = sorted(switches.keys() - known)
     if unknown and not any(each.kind is each.VAR_KEYWORD for each in found.values()):
@@ -93,13 +97,6 @@ def parameters(function: Callable[..., Any]) -> set[str]:
     return {
         each.name for each in found if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
     }
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(function, eval_str=True)
-    except Exception:  # an annotation that names what is imported for type checkers alone
-        return inspect.signature(function)
 
 
 def _types(parameter: inspect.Parameter | None, default: Any) -> tuple[type, ...]:

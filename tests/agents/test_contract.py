@@ -221,11 +221,7 @@ def test_values_out_of_range_are_refused(allowed, case):
         ("agent57", {"discount_low": 0.998}, "low must not increase, got 0.9999, 0.997, 0.998"),
         ("agent57", {"replay": ReplayConfig(capacity=99, min_rows=5)}, "of 161 rows, got 99"),
         ("d4pg", {"vmin": 1.0, "vmax": 1.0}, "vmin must be less than vmax, got vmin 1.0, vmax 1.0"),
-        (
-            "d4pg",
-            {"residual": True},
-            r"equal policy_sizes \(300, 200\), .*, got 'second_layer'",
-        ),
+        ("d4pg", {"residual": True}, r"equal policy_sizes \(300, 200\), .*, got 'second_layer'"),
         ("d4pg", {"sigma_min": 0.5, "sigma_max": 0.4}, "max must be a number >= 0.5, got 0.4"),
         ("reactor", {"vmin": 1.0, "vmax": 1.0}, "must be less than vmax, got vmin 1.0, vmax 1.0"),
         ("reactor", {"replay": ReplayConfig(capacity=20, min_rows=5)}, "hold one sequence of 33"),

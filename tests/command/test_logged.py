@@ -70,11 +70,7 @@ SMALL_ACER = acer.Config.small(vector_sizes=(16,), hidden_size=16, sequence_leng
 
 def run(agent, environment, data, directory, steps, config, **options):
     config = retrax.RunConfig(
-        agent=agent,
-        environment=environment,
-        steps=steps,
-        evaluate_every=0,
-        agent_config=config,
+        agent=agent, environment=environment, steps=steps, evaluate_every=0, agent_config=config
     )
     return retrax.train(config, directory, data=data, plain=True, **options)
 

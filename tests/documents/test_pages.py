@@ -9,15 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from document_blocks import (
-    EXECUTED,
-    PAGES,
-    TUTORIALS,
-    blocks,
-    command_lines,
-    read,
-    run_block,
-)
+from document_blocks import EXECUTED, PAGES, TUTORIALS, blocks, command_lines, read, run_block
 
 from retrax.datatypes import Row, Sample
 from retrax.environments import make

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import sys
 import types
 from typing import NamedTuple
@@ -16,12 +17,7 @@ from dm_env import StepType
 from retrax.environments import check_environment, make
 from retrax.environments.factory import make_pure_vector
 from retrax.environments.pure import PureVector, Transition, check_pure
-from retrax.environments.pure_tasks import (
-    PureCartPole,
-    PureCatch,
-    PureMemory,
-    PurePendulum,
-)
+from retrax.environments.pure_tasks import PureCartPole, PureCatch, PureMemory, PurePendulum
 from retrax.environments.suites import _from_jumanji, from_gymnax, from_pgx, make_suite
 
 NUM_ENVS = 3
@@ -149,6 +145,26 @@ def test_what_is_not_pure_is_refused_in_one_sentence(environment, sentence):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_functions_that_are_not_pure_or_restart_are_told_by_the_check(restarts, caplog):
+    traces = itertools.count()
+
+    def changed(state, found):
+        begun = jnp.where(found.terminated, jnp.array([1.0, 0.0]), found.observation)
+        reward = found.reward if restarts else 1.0 * next(traces)
+        return state, found._replace(observation=begun, reward=reward)
+
+    vector = PureVector(returning(changed), num_envs=2)
+    if restarts:
+        check_environment(vector, steps=50)
+        assert "step() restarts: its last observation at" in caplog.text
+    else:
+        with pytest.raises(
+            ValueError, match=r"^reward of environment 0 at step 1 must be .* alone"
+        ):
+            check_environment(vector, steps=5)
+
+
 # By their id, and of other libraries
 
 
@@ -229,16 +245,18 @@ class Clock:
     time_limit, action_spec = 3, types.SimpleNamespace(num_values=np.array([2, 3]))
 
     def reset(self, key):
-        return Count(jnp.int32(0)), Step(0, 0.0, 1.0, {"a": jnp.zeros(2), "t": jnp.int32(0)})
+        weak = jnp.where(key[0] > 0, 0, 0)
+        return Count(weak), Step(0, 0.0, 1.0, {"a": jnp.zeros(2), "t": jnp.int32(0)})
 
     def step(self, state, action):
-        time = state.step_count + 1
+        time = state.step_count + jnp.int32(1)
         over = (time >= 3) | (action == jnp.array([1, 2])).all()
         return Count(time), Step(1 + over, 1.0 * time, 1.0 - over, {"a": action, "t": time})
 
 
 def test_a_time_limit_of_jumanji_truncates_and_actions_of_parts_are_numbered():
     vector = PureVector(_from_jumanji(Clock()))
+    check_environment(PureVector(vector.pure, num_envs=2), steps=9)
     assert vector.spec.actions.num_values == 6
     found, steps = kinds(vector, [4, 0, 3, 0, 2, 5])
     assert found[:4] == [(1, 1.0, 1.0), (1, 2.0, 1.0), (2, 3.0, 1.0), (0, 0.0, 1.0)]

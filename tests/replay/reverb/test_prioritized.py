@@ -7,15 +7,7 @@ import time
 import numpy as np
 import pytest
 from replay_rows import SPEC, sequence_spec, stream
-from reverb_servers import (
-    BIG,
-    draw,
-    make_writer,
-    open_replay,
-    server,
-    write_on,
-    writing,
-)
+from reverb_servers import BIG, draw, make_writer, open_replay, server, write_on, writing
 from waiting import wait_for
 
 from retrax.replay import LocalReplay, ReplayConfig
