@@ -80,6 +80,12 @@ class Schedule(NamedTuple):
         times = [FAULT_SECONDS * float(random()) for _ in range(3 + int(4 * random()))]
         return cls(seed, tuple(Fault(at, one(FAULTS), one(nodes)) for at in sorted(times)))
 
+    @classmethod
+    def written(cls, seed, faults):
+        """Of faults as words, "1.5 kill actor/0, 2 stop actor/0"."""
+        words = [fault.split() for fault in faults.split(", ")]
+        return cls(seed, tuple(Fault(float(at), *rest) for at, *rest in words))
+
     def text(self):
         """JSON for `parse`."""
         return json.dumps({"version": VERSION, "seed": self.seed, "faults": self.faults})
@@ -263,6 +269,8 @@ class Program(simulated.Program):
         self.nodes.append(node)
         if kind_of(process.name).holds_rows:
             self.check_adding(node.local)
+        if self.config.has_workers and kind_of(process.name).publishes:
+            self.check_applying(node)
         super().made(process, node)
 
     @contextlib.contextmanager
@@ -326,7 +334,7 @@ class Program(simulated.Program):
         self.check((found == identity(first)).all(), "a sequence has another one's priority")
 
     def check_adding(self, local):
-        """Acting does not lead too far, and no round begins before the last one is drawn."""
+        """Acting does not lead too far, rounds do not mix, priorities are of their sequences."""
         add, config = local.add_packed, self.config
         replay, bound = config.run.replay, config.max_lead + ACTORS + 2
 
@@ -338,7 +346,28 @@ class Program(simulated.Program):
                 lead = local.schedule.calls[1] * replay.acting_steps_per_update
                 self.check(lead <= bound, f"acting leads by {lead} rows")
 
+        def set_and_checked(keys, priorities):
+            set_priorities(keys, priorities)
+            if "known" in (state := local.state())["selector"]:
+                self.check_priorities(local, state)
+
+        set_priorities, local.set_priorities = local.set_priorities, set_and_checked
         local.add_packed = checked
+
+    def check_applying(self, node):
+        """A gradient that a worker counts as applied is in the state."""
+        apply, server, seen = node.apply, node.learner, set()
+
+        def checked(worker, call, version, blob):
+            receipt = apply(worker, call, version, blob)
+            number, node, _ = map(int, server._gradients.unpack(blob))
+            is_known = ACTORS * number + node in server.state[1:]
+            counts = receipt.applied and call[0] == self.restarts.get(f"worker/{worker}", 0)
+            self.check(is_known or not counts or call in seen, f"gradient {number} was not applied")
+            seen.add(call)
+            return receipt
+
+        node.apply = checked
 
     def check_end(self, failure):
         """What must hold when the program has ended; whether it is finished."""
@@ -525,10 +554,11 @@ def check(schedules):
 
 
 def seeds_of_commit(count):
-    """Seeds that the newest commit's hash gives, so that every commit tries others."""
+    """Seeds of the newest commit's hash, so that every commit tries others; prints how to."""
     command, folder = ["git", "rev-parse", "HEAD"], pathlib.Path(__file__).parent
     found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     first = int(found.stdout[:8] or "0", 16)  # 0 in a copy without git
+    print(f"python benchmarks/simulate.py --seeds {count} --seed {first}")
     return range(first, first + count)
 
 
