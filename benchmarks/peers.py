@@ -50,6 +50,16 @@ _DQN = {
     "exploration_final_eps": 0.04,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
+_PPO = {
+    "n_steps": 32,
+    "batch_size": 256,
+    "gae_lambda": 0.8,
+    "gamma": 0.98,
+    "n_epochs": 20,
+    "ent_coef": 0.0,
+    "learning_rate": ["linear", 1e-3],
+    "clip_range": ["linear", 0.2],
+}
 _CHEETAH = {"learning_starts": 10_000}
 
 
@@ -59,6 +69,7 @@ class Peer(NamedTuple):
     module: str
     algorithm: str
     options: dict
+    num_envs: int = 1
 
 
 class Task(NamedTuple):
@@ -80,6 +91,7 @@ TASKS = {
         {
             "sb3-dqn": Peer("stable_baselines3", "DQN", _DQN),
             "sbx-dqn": Peer("sbx", "DQN", _DQN),
+            "sb3-ppo": Peer("stable_baselines3", "PPO", _PPO, num_envs=8),
         },
     ),
     "pendulum": Task(

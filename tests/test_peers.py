@@ -69,7 +69,7 @@ def test_runs_that_ended_are_not_repeated(tmp_path, peer, monkeypatch, capsys):
     first = capsys.readouterr().out.splitlines()
     with (tmp_path / "here" / "peers.csv").open(newline="") as file:
         rows = list(csv.reader(file))
-    assert [row[1] for row in rows] == ["side", "acer", "reactor", "sb3-dqn", "sbx-dqn"]
+    assert [row[1] for row in rows] == ["side", "acer", "reactor", "sb3-dqn", "sbx-dqn", "sb3-ppo"]
     mean = str((15 * 100 + 10 * 480) / 25)
     named, solved = (dict(zip(rows[0], row, strict=True)) for row in (rows[1], rows[3]))
     # Steps are all, though no episode ended after 90.
@@ -82,11 +82,9 @@ def test_runs_that_ended_are_not_repeated(tmp_path, peer, monkeypatch, capsys):
     ]
     assert first[4] == "| cart-pole | sb3-dqn | 1 of 1 | 290 | 14.5 | 1.00 | 500.0 | 420.0 | 15 |"
     asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
-    assert [(each["module"], each["seed"]) for each in asked] == [
-        ("stable_baselines3", 0),
-        ("sbx", 0),
-    ]
+    modules = ["stable_baselines3", "sbx", "stable_baselines3"]
+    assert [(each["module"], each["seed"]) for each in asked] == [(name, 0) for name in modules]
     peers.main([*arguments, "2"])
     asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
-    assert [each["seed"] for each in asked] == [0, 0, 1, 1]
+    assert [each["seed"] for each in asked] == [0, 0, 0, 1, 1, 1]
     assert "| cart-pole | sb3-dqn | 2 of 2 |" in capsys.readouterr().out
