@@ -61,7 +61,7 @@ def make_ppo(environment, steps):
         before = running.timestep
         logits, value = network.apply(params, before.observation)
         action = jax.random.categorical(key, logits)
-        running = jax.vmap(functools.partial(pure.advance, environment))(running, action)
+        running = pure.advance(environment, running, action)
         after, valid = running.timestep, before.step_type != StepType.LAST
         returns = jnp.where(valid, returns + after.reward, 0.0)
         ended = jnp.where(after.step_type == StepType.LAST, returns, jnp.nan)
@@ -111,7 +111,7 @@ def make_ppo(environment, steps):
     def train(key):
         network_key, environments_key, key = jax.random.split(key, 3)
         keys = pure.environment_keys(environments_key, NUM_ENVS)
-        running = jax.vmap(functools.partial(pure.begin, environment))(keys)
+        running = pure.begin(environment, keys)
         params = network.init(network_key, running.timestep.observation)
         acting = running, jnp.zeros(NUM_ENVS)
         carry = params, optimizer.init(params), acting
