@@ -59,7 +59,7 @@ def compare(
                 f"{entry.algorithm}: IQM {mean} {how}; other statistics are of mean scores."
             )
     if not compared.as_printed:
-        theirs = "those of the papers are of their own tables"
+        theirs = "the papers' are of their own tables"
         notes.append(f"Rank and Elo depend on the compared algorithms; {theirs}.")
     console.print(grid)
     console.print("\n".join(notes), highlight=False, soft_wrap=True)
