@@ -19,7 +19,7 @@ from ..basics.validation import Range
 from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
 from ..evaluation.statistics import normalised
-from ..evaluation.suites import BSUITE, find_suite, read_json
+from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
 from ..training.assembly import Start, checked_agent, spec_of
 from ..training.process import DirectoryLock
 from ..training.run_config import RunConfig, read_config
@@ -97,7 +97,7 @@ def benchmark(
             fields |= {"environment": task.environment, "steps": steps or task.steps}
             path = Path(f"{run}-{task.name}-{seed}")
             config = RunConfig(preset=preset, seed=seed, **fields)
-            cells.append(Cell(task, config, path, episodes or task.episodes))
+            cells.append(Cell(config, path, episodes or task.episodes))
     with DirectoryLock(directory) as lock:
         path = directory / _SUITE
         if path.is_file() and (other := read_json(path, "suite")) != suite:
@@ -123,14 +123,9 @@ def benchmark(
         }
         write_json(directory / _SUITE, about)  # for the report
         end, is_stopped = run_shown(cells, jobs=jobs, directory=directory, plain=plain)
-        of, every = {task.environment: task for task in found.all_tasks}, list[Cell]()
-        for path in sorted((directory / "runs").glob("*/config.json")):  # of earlier calls too
-            config = read_config(path.parent)
-            task = of[config.environment]
-            every.append(Cell(task, config, path.parent, episodes or task.episodes))
-        write_tables(directory, every)
+        write_tables(directory, found)
         if suite == BSUITE:
-            write_bsuite(directory, every)
+            write_bsuite(directory)
     if is_stopped:
         tell("Stopped by you. The same command continues.")
     done = f"{end.complete} of {len(end.states)} runs are complete"
@@ -138,12 +133,19 @@ def benchmark(
     return int(bool(end.failed))
 
 
-def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
-    """Writes scores.csv and curves.csv of the complete cells."""
+def complete_runs(directory: Path) -> list[tuple[Path, RunConfig]]:
+    """The evaluated runs of a benchmark, those of earlier calls too."""
+    found = sorted((directory / "runs").glob(f"*/{EVALUATION}"))
+    return [(path.parent, read_config(path.parent)) for path in found]
+
+
+def write_tables(directory: Path, suite: Suite) -> None:
+    """Writes scores.csv and curves.csv of the complete runs."""
     scores, curves = list[list[Any]](), list[list[Any]]()
-    for cell, task in [(x, x.task) for x in cells if x.task and x.score is not None]:
-        metrics, config = read_metrics(cell.directory), read_config(cell.directory)
-        found = read_json(cell.directory / EVALUATION, "episodes", "mean_return", "low", "high")
+    tasks = {task.environment: task for task in suite.all_tasks}
+    for run, config in complete_runs(directory):
+        metrics, task = read_metrics(run), tasks[config.environment]
+        found = read_json(run / EVALUATION, "episodes", "mean_return", "low", "high")
         updates, seconds = int(metrics["updates"][-1]), round(float(metrics["seconds"][-1]), 1)
         row = [config.agent, config.preset, task.name, config.seed, config.steps, updates, seconds]
         scores.append([*row, *found, normalised(found[1], task.low, task.high)])
@@ -155,17 +157,16 @@ def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
     _write_table(directory / CURVES, "agent task seed steps episode_return", curves)
 
 
-def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:
-    """Writes bsuite.csv of the complete cells: a row for each agent, seed, experiment and tag."""
+def write_bsuite(directory: Path) -> None:
+    """Writes bsuite.csv of the complete runs: a row for each agent, seed, experiment and tag."""
     records: dict[tuple[str, int], dict[str, Any]] = {}
-    for cell in [cell for cell in cells if cell.score is not None]:
-        states = Start.at(Snapshots(cell.directory)).environment_states
+    for run, config in complete_runs(directory):
+        states = Start.at(Snapshots(run)).environment_states
         if states:  # recorded up to the newest snapshot
-            of_seed = records.setdefault((cell.config.agent, cell.config.seed), {})
-            name = cell.config.environment.removeprefix(BSUITE_PREFIX)
-            of_seed[name] = states[0]["records"][0]
+            of_seed = records.setdefault((config.agent, config.seed), {})
+            of_seed[config.environment.removeprefix(BSUITE_PREFIX)] = states[0]["records"][0]
     rows = [
-        [*run, *score] for run, found in sorted(records.items()) for score in bsuite.scores(found)
+        [*key, *score] for key, found in sorted(records.items()) for score in bsuite.scores(found)
     ]
     _write_table(directory / bsuite.SCORES, "agent seed kind name score ids finished", rows)
 

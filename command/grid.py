@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.table import Table
 
 from ..evaluation import read_metrics
-from ..evaluation.suites import Task, read_json
+from ..evaluation.suites import read_json
 from ..training.process import StopEvent, stop_on_signals
 from ..training.run_config import RunConfig
 from ..training.snapshots import newest_snapshot
@@ -44,7 +44,6 @@ sys.exit(main())
 class Cell(NamedTuple):
     """A run of the grid, in its directory."""
 
-    task: Task | None  # of a benchmark
     config: RunConfig  # not resolved
     directory: Path
     episodes: int  # of its evaluation; 0 for none

@@ -203,7 +203,7 @@ def _train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) 
         for run in seed_runs(directory):
             one = dataclasses.replace(config, seed=read_config(run).seed)
             write_config(run, one)
-            cells.append(Cell(None, one, run, episodes=0))
+            cells.append(Cell(one, run, episodes=0))
         if config.on_device:
             left = [cell for cell in cells if cell.score is None] or cells
             runs = {cell.directory: cell.config for cell in left}

@@ -129,14 +129,11 @@ def test_a_suite_whose_package_is_missing_names_the_extra(monkeypatch, refused):
 @pytest.fixture
 def cells(tmp_path):
     """Three cells that nothing was done for."""
-    (task,) = find_suite("classic").choose(("cart-pole",))
     configs = [
         RunConfig(agent="acer", environment="CartPole-v1", steps=100, seed=seed, num_envs=2)
         for seed in range(3)
     ]
-    return [
-        grid.Cell(task, config, tmp_path / "runs" / f"run-{config.seed}", 2) for config in configs
-    ]
+    return [grid.Cell(config, tmp_path / "runs" / f"run-{config.seed}", 2) for config in configs]
 
 
 def test_a_run_that_fails_leaves_the_others_alone(cells, tmp_path, monkeypatch):
@@ -255,24 +252,19 @@ def test_bsuites_scores_of_a_short_run(tmp_path):
     """Nine steps make an episode of catch; the last episode of the budget is recorded."""
     pytest.importorskip("bsuite")
     (task,) = find_suite("bsuite").choose(("catch-0",))
-    cells = []
-    for seed in range(2):
-        run = tmp_path / "runs" / str(seed)
-        config = RunConfig(
-            agent="acer", environment=task.environment, steps=9 * 18, seed=seed, num_envs=1
-        )
-        cells.append(grid.Cell(task, config, run, 2))
-        if seed == 0:  # the other one has not begun
-            assert main(cells[0].next_stage()) == 0
-            (run / "evaluation.json").write_text(json.dumps({"mean_return": 0.0}))
-    benchmark.write_bsuite(tmp_path, cells)
+    run = tmp_path / "runs" / "0"
+    config = RunConfig(agent="acer", environment=task.environment, steps=9 * 18, num_envs=1)
+    assert main(grid.Cell(config, run, 2).next_stage()) == 0
+    shutil.copytree(run, tmp_path / "runs" / "1")  # not evaluated yet
+    (run / "evaluation.json").write_text(json.dumps({"mean_return": 0.0}))
+    benchmark.write_bsuite(tmp_path)
     found = rows(tmp_path / bsuite.SCORES)
     assert [(row["agent"], row["seed"], row["kind"], row["name"]) for row in found] == [
         ("acer", "0", "experiment", "catch"),
         ("acer", "0", "tag", "basic"),
         ("acer", "0", "tag", "credit_assignment"),
     ]
-    states = benchmark.Start.at(benchmark.Snapshots(cells[0].directory)).environment_states
+    states = benchmark.Start.at(benchmark.Snapshots(run)).environment_states
     record = states[0]["records"][0]
     assert [row["episode"] for row in record] == [*range(1, 11), 12, 14, 17]
     assert record[-1]["steps"] == 9 * 17

@@ -88,7 +88,7 @@ def main() -> None:
                     seed=seed,
                 )
                 path = runs / f"{change}-{task.replace('/', '_')}-{seed}"
-                trials.append(Trial(None, config, path, EPISODES))
+                trials.append(Trial(config, path, EPISODES))
     shown: dict[str, str] = {}
 
     def show(now: GridState) -> None:
