@@ -82,6 +82,20 @@ class Parameters:
         self.closed = True
 
 
+class Writer:
+    """Keeps rows and priorities."""
+
+    def __init__(self):
+        self.rows, self.priorities, self.closed = [], [], False
+
+    def write(self, rows, new_priority):
+        self.rows.append(rows)
+        self.priorities.append(new_priority)
+
+    def close(self):
+        self.closed = True
+
+
 class BatchReplay:
     """Serves samples in turn, each with the number of those left as its key and metric."""
 

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import sys
 import tarfile
 import zipfile
 from email.parser import Parser
@@ -12,18 +11,12 @@ import pytest
 from fresh_python import run_python
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from source_files import TRACKED
+from source_files import PROJECT, TRACKED
 
 import retrax
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 ROOT = Path(retrax.__file__).parent
 NOT_SHIPPED = ("tests", "benchmarks", "docs", "examples")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 # What the pins are for.
 TARGET = {"python_version": "3.10", "python_full_version": "3.10.0", "sys_platform": "linux"}
@@ -103,14 +96,6 @@ def test_the_citation_names_this_version_and_every_agent():
     assert fields["license"] == PROJECT["project"]["license"]
     for word in ("Reactor", "Actor-Critic with Experience", "Deterministic Policy", "Agent57"):
         assert re.search(rf"^    title: .*{word}", text, re.MULTILINE), word
-
-
-def test_every_folder_with_modules_is_a_listed_package():
-    modules = [Path("retrax", name) for name in shipped_modules()]
-    folders = {".".join(path.parent.parts) for path in modules}
-    packages = {".".join(path.parent.parts) for path in modules if path.name == "__init__.py"}
-    assert folders == packages, "folders without an __init__.py"
-    assert PROJECT["tool"]["setuptools"]["packages"] == sorted(packages)
 
 
 def pins(file: str) -> dict[str, str]:

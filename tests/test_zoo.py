@@ -2,16 +2,15 @@
 
 import contextlib
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmark_modules import load
+from document_blocks import ROOT, blocks, read, run_block
 
 from retrax import environments
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
+PAGE = read("docs/zoo.md")
 AGENTS = sorted(path.parent for path in (ROOT / "docs" / "zoo").glob("*/agent.json"))
 EPISODES = 10
 
@@ -49,6 +48,6 @@ def test_they_are_small():
 def test_the_code_of_the_page_plays_an_episode(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     monkeypatch.syspath_prepend(str(ROOT))
-    [block] = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    exec(compile(block, "zoo.md", "exec"), {"__name__": "example"})
+    [block] = [block for block in blocks(PAGE) if block.language == "python"]
+    run_block("docs/zoo.md", block)
     assert capsys.readouterr().out == "1.0\n"

@@ -1,14 +1,13 @@
 import re
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from dm_env import specs
 from fresh_python import run_python
+from source_files import PROJECT
 
-import retrax
 from retrax.agents import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
 
@@ -160,20 +159,13 @@ def test_a_wrong_attribute(name, message, tmp_path, forget_modules):
     refused(":ENTRY", "as NAME or package.module:NAME, got ':ENTRY'", search_path=tmp_path)
 
 
-def our_entry_points():
-    """What `pyproject.toml` registers: the metadata of the installed package may be older."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    text = (Path(retrax.__file__).parent / "pyproject.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)["project"]["entry-points"]["retrax.agents"]
-
-
 def test_our_agents_are_registered_as_others_are(tmp_path):
-    """One after another, in a new process: each is imported when it is asked for, not before."""
+    """One after another, in a new process: each is imported when it is asked for, not before.
+
+    As pyproject.toml has them: the metadata of the installed package may be older.
+    """
     names = ["acer", "agent57", "d4pg", "reactor"]
-    install(tmp_path, "retrax", **our_entry_points())
+    install(tmp_path, "retrax", **PROJECT["project"]["entry-points"]["retrax.agents"])
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from retrax.agents import agent_names, find_agent\n"

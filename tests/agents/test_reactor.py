@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import re
-from pathlib import Path
 
 import chex
 import jax
@@ -12,6 +10,7 @@ import linear_agents
 import numpy as np
 import oracles
 import pytest
+from document_blocks import blocks, read, run_block
 from linear_agents import (
     KEEP,
     SPECS,
@@ -25,7 +24,6 @@ from linear_agents import (
     random_rows,
 )
 
-from retrax.agents import reactor
 from retrax.agents.reactor import Config
 from retrax.datatypes import SequenceSpec
 
@@ -174,10 +172,9 @@ def test_sequences_are_those_of_the_config():
 
 
 def test_the_readmes_example_makes_an_agent():
-    text = (Path(reactor.__file__).parent / "README.md").read_text()
-    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    names = {}
-    exec(compile(block, "README.md", "exec"), names)
+    page, names = "agents/reactor/README.md", {}
+    (block,) = [block for block in blocks(read(page)) if block.language == "python"]
+    run_block(page, block, names)
     agent = names["MINE"].make_agent(SPEC, Config.small(scale_rewards=False))
     params = jax.eval_shape(agent.init, jax.random.key(0)).params
     assert params["reactor_module/~/linear"]["w"].shape == (D, 64)

@@ -9,11 +9,8 @@ import pytest
 from retrax.basics.files import (
     MANIFEST,
     check_manifest,
-    check_sealed,
     checksum,
-    read_sealed,
     replacing,
-    sealed,
     write_manifest,
 )
 
@@ -65,23 +62,6 @@ def test_other_sizes_and_missing_files_are_named(folder, name, text, expected):
         (folder / name).write_text(text)
     with pytest.raises(ValueError, match=re.escape(f"{folder / name} {expected}")):
         check_manifest(folder)
-
-
-def test_every_flipped_bit_of_a_sealed_file_is_found(tmp_path):
-    path = tmp_path / "file"
-    with sealed(path) as file:
-        file.write(b"some ")
-        file.write(b"data")
-    assert read_sealed(path) == b"some data"
-    for bit in range(8 * path.stat().st_size):
-        flip(path, bit)
-        with pytest.raises(ValueError, match=f"{path} is not what was written"):
-            check_sealed(path)
-        flip(path, bit)
-    assert read_sealed(path) == b"some data"
-    path.write_bytes(b"")
-    with pytest.raises(ValueError, match="is not what was written"):
-        read_sealed(path)
 
 
 def test_a_file_is_replaced_in_the_end_and_not_before(tmp_path):

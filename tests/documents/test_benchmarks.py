@@ -37,6 +37,10 @@ ppo.py --environment catch --seeds 1 --acer-steps 800 --ppo-steps 1024 --goal -2
     acer       800 steps; ppo      1,024 steps; steps/s, -2 after
 replay_node.py --direct --rows 400 --seconds 0.05 --repeats 1
     sequences/s read; rows/s written; MB/s of frames read
+priority_tree.py --keys 1000 --seconds 0.001
+    1000 keys; probabilities
+snapshots.py store flips memory --gigabytes 1e-4
+    | ours | write |; | ours | read |; 100 of 100 flipped bits; 700 snapshots
 abuse.py flips --count 3
     | 3 | 3 | 3 |
 abuse.py two_at_once --count 1

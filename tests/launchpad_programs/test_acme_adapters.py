@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from dm_env import specs, test_utils
-from node_fakes import Logger
+from node_fakes import Logger, Writer
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
@@ -32,16 +32,12 @@ from acme.utils import counting, loggers  # isort: skip
 pytestmark = pytest.mark.distributed
 
 
-class Recorder:
-    """A writer."""
-
-    def __init__(self):
-        self.rows, self.priorities = [], []
+class Recorder(Writer):
+    """A writer of one environment."""
 
     def write(self, rows, new_priority):
         assert len(self.rows) < 100, "the loop does not end"
-        self.rows.append(jax.tree.map(lambda x: x[0], rows))
-        self.priorities.append(new_priority)
+        super().write(jax.tree.map(lambda x: x[0], rows), new_priority)
 
 
 @pytest.fixture

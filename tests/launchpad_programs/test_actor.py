@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from node_fakes import Counter, DirectPeers, Parameters, acting_agent
+from node_fakes import Counter, DirectPeers, Parameters, Writer, acting_agent
 from program_configs import make_config
 from scripted import Scripted
 
@@ -21,17 +21,6 @@ def environments():
     inner = [Scripted([going, last]), Scripted([going, going, last])]
     each = iter(inner)
     return make(lambda: next(each), num_envs=2), inner
-
-
-class Writer:
-    def __init__(self):
-        self.rows, self.closed = [], False
-
-    def write(self, rows, new_priority):
-        self.rows.append(rows)
-
-    def close(self):
-        self.closed = True
 
 
 def act(params, state, timestep):

@@ -198,28 +198,6 @@ def test_a_sample_is_a_batch_with_weights():
     assert store.shapes == [shapes]
 
 
-@pytest.mark.parametrize("selector", ["proportional", "contextual"])
-@pytest.mark.parametrize("crosses", [True, False])
-@pytest.mark.parametrize("steps", [20, 100])
-def test_a_restored_store_continues_identically(selector, crosses, steps):
-    config = ReplayConfig(capacity=60, min_rows=1, batch_size=6, selector=selector)
-    spec = sequence_spec(5, 2, crosses, stored=True)
-    store, rows = filled(config, spec, steps=steps)
-    slots, _ = sample_now(store)
-    set_slots(store, slots, np.arange(1.0, 7.0))
-    other = LocalReplay(SPEC, spec, config, num_envs=2, seed=99)
-    other.restore(store.state(), COUNTERS)
-    for row in itertools.islice(rows, 30):
-        store.add(row)
-        other.add(row)
-        results = [sample_now(s) for s in (store, other)]
-        assert_equal(*results)
-        slots, _ = results[0]
-        np.testing.assert_array_equal(store.starts(slots), other.starts(slots))
-        for each in (store, other):
-            set_slots(each, slots, slots + 1.0)
-
-
 def test_state_is_small_while_the_store_is_nearly_empty():
     config = ReplayConfig(capacity=100_000, min_rows=1)
     store, _ = filled(config, sequence_spec(5, 1, True), steps=10)

@@ -36,16 +36,6 @@ def test_a_steady_pace_by_hand():
     assert schedule.updates == 4
 
 
-def test_calls_of_several_updates_wait_until_all_of_them_are_due():
-    schedule = make_schedule(acting_steps_per_update=2.0, updates_per_call=3)
-    counts = []
-    for steps in range(10, 36, 2):
-        observe(schedule, steps)
-        counts.append(len(take(schedule)))
-    assert counts == [0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1]
-    assert schedule.updates == 12
-
-
 @pytest.mark.parametrize("on_policy", [False, True])
 def test_rounds_replay_in_calls_of_several_updates(on_policy):
     """What is left of a round waits; nothing is lost, and the draws are those of single updates."""

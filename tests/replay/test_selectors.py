@@ -6,7 +6,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.stats
-from benchmark_modules import load
 
 from retrax.replay import ReplayConfig, TreeSelector, importance_weights
 from retrax.replay.selectors import has_tables, slots_per_environment
@@ -393,12 +392,3 @@ def test_importance_weights_refuse_slots_that_are_never_drawn(wrong):
 )
 def test_there_are_tables_for_the_selectors_and_the_pace_of_reverb(fields, wanted):
     assert has_tables(ReplayConfig(capacity=100, min_rows=1, **fields)) == wanted
-
-
-def test_the_benchmark_runs(capsys):
-    """benchmarks/priority_tree.py"""
-    module = load("priority_tree")
-    module.main(["--keys", "1000", "--seconds", "0.001"])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("1000 keys")
-    assert len(lines) == 1 + len(module.BATCHES) * 5

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from node_fakes import Parameters, acting_agent
+from node_fakes import Parameters, Writer, acting_agent
 
 from retrax.agents.base import Decision
 from retrax.basics.prng_keys import without_keys
@@ -34,21 +34,9 @@ AGENT = acting_agent(explore, time=jax.ShapeDtypeStruct((), np.int32))._replace(
 )
 
 
-class Recorder:
-    def __init__(self):
-        self.rows, self.priorities, self.closed = [], [], False
-
-    def write(self, rows, new_priority):
-        self.rows.append(rows)
-        self.priorities.append(new_priority)
-
-    def close(self):
-        self.closed = True
-
-
 def make_actor(keys, environment=None, agent=AGENT, **options):
     environment = environment or make("catch", num_envs=len(keys), seed=1)
-    writer, parameters = Recorder(), Parameters()
+    writer, parameters = Writer(), Parameters()
     parameters.params, parameters.new_priority = jnp.zeros(3), 3.0
     actor = Actor(agent, environment, writer, parameters, keys=keys, **options)
     return actor, writer, parameters

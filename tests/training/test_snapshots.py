@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from benchmark_modules import load
 
 from retrax.basics import files
 from retrax.basics.files import sealed
@@ -290,22 +289,6 @@ def test_a_further_check_counts_too(tmp_path):
     snapshots = Snapshots(tmp_path, check=check)
     assert snapshots.newest_whole() == 6
     assert "(its checkpoint is missing)" in snapshots.passed_over()[0]
-
-
-def test_the_benchmark_measures_what_it_says(tmp_path, monkeypatch):
-    """snapshots.py, as far as it takes no time."""
-    module = load("snapshots")
-    frames = np.random.default_rng(0).integers(9, size=(20, 8, 8, 1)).astype(np.uint8)
-    monkeypatch.setattr(module, "frames", lambda: frames)
-    for name in ("store", "flips", "memory"):
-        (tmp_path / name).mkdir()
-    *_, written, read = module.store(tmp_path / "store", 1e-4)
-    assert written.startswith("| ours | write |")
-    assert read.startswith("| ours | read |")
-    (flips,) = module.flips(tmp_path / "flips", 20, None)
-    assert flips.startswith("20 of 20 flipped bits")
-    (memory,) = module.memory(tmp_path / "memory", 7)
-    assert memory.startswith("7 snapshots: ")
 
 
 def test_a_snapshot_is_due_after_steps_or_seconds():
