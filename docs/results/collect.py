@@ -1,11 +1,11 @@
 """Puts run directories into a page of docs/results.
 
-    python docs/results/collect.py PAGE RUNS [--also METRIC ...]
+    python docs/results/collect.py PAGE RUNS [--also METRIC ...] [--every N]
 
 RUNS is a folder of run directories NAME-SEED, also in folders of it (for `retrax benchmark`, `runs`
 in its directory). They replace the runs of the same names and seeds in the page's curves.csv,
 scores.csv and configs.json (see result_files.py); a run that has no `evaluation.json` has no score.
-Numbers of curves have five digits.
+Numbers of curves have five digits. With `--every N`, N rows become one (see `merged`).
 """
 
 import argparse
@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from result_files import FOLDER, rows_of
 
 from retrax.evaluation.statistics import normalised
@@ -86,7 +87,20 @@ def write_configs(path: Path, new: dict[str, dict[str, Any]]) -> None:
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
-def collect(page: Path, folder: Path, also: tuple[str, ...] = ()) -> None:
+def merged(rows: list[dict[str, str]], every: int) -> list[dict[str, str]]:
+    """The last of each `every` rows, counted from the end, with the mean return of all episodes."""
+    counts = np.diff([int(row["episodes"]) for row in rows], prepend=0)
+    returns = np.array([float(row["episode_return"] or 0) for row in rows])
+    found = []
+    for end in range(len(rows), 0, -every):
+        part = slice(max(end - every, 0), end)
+        count = counts[part].sum()
+        mean = str(returns[part] @ counts[part] / count) if count else ""
+        found.append(rows[end - 1] | {"episode_return": mean})
+    return found[::-1]
+
+
+def collect(page: Path, folder: Path, also: tuple[str, ...] = (), every: int = 1) -> None:
     """Puts the runs of a folder into a page."""
     suite = suites().get(page.name)
     tasks = {task.environment: task for task in suite.all_tasks} if suite else {}
@@ -103,7 +117,8 @@ def collect(page: Path, folder: Path, also: tuple[str, ...] = ()) -> None:
             for column in rows[0]
             if column in (*METRICS, *also) or column.startswith("evaluation_return")
         ]
-        curves += [first | {column: short(row[column]) for column in kept} for row in rows]
+        merged_rows = rows if every == 1 else merged(rows, every)
+        curves += [first | {column: short(row[column]) for column in kept} for row in merged_rows]
         if (run / "evaluation.json").is_file():
             scores.append({"run": name} | score_of(config, run, rows[-1], tasks))
         key = f"{name}-{config.pop('seed')}"
@@ -122,8 +137,9 @@ def main() -> None:
     parser.add_argument("page", metavar="PAGE", help="a folder of docs/results")
     parser.add_argument("runs", metavar="RUNS", type=Path, help="a folder of run directories")
     parser.add_argument("--also", metavar="METRIC", nargs="*", default=(), help="more columns")
+    parser.add_argument("--every", metavar="N", type=int, default=1, help="rows for one in curves")
     options = parser.parse_args()
-    collect(FOLDER / options.page, options.runs, tuple(options.also))
+    collect(FOLDER / options.page, options.runs, tuple(options.also), options.every)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,8 @@ def command(row: Row) -> str:
     """The command that makes the runs again, with today's presets."""
     agent, environment = row.key
     if row.task is None:
-        return f"retrax train {agent} --environment {environment} --steps {row.steps}"
+        device = " --on-device" if row.runs[0].config["on_device"] else ""
+        return f"retrax train {agent} --environment {environment} --steps {row.steps}{device}"
     words = ["retrax benchmark", row.page, agent, "--tasks", row.task.name]
     words += ["--steps", str(row.steps)] if row.steps != row.task.steps else []
     return " ".join([*words, "--seeds", str(len(row.runs))])
