@@ -6,9 +6,8 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import dm_env
 import numpy as np
-from dm_env import specs
+from dm_env import StepType, specs
 
 from ..datatypes import ActionSpec, EnvironmentSpec, TimeStep
 from .failures import RefusedError
@@ -20,26 +19,19 @@ MASK = "action_mask"  # of legal actions: a key of observations, and of Gymnasiu
 
 
 def arrival(
-    observation: np.ndarray,
-    reward: np.ndarray,
-    terminated: np.ndarray,
-    truncated: np.ndarray,
-    first: np.ndarray,
+    observation: Any, reward: Any, terminated: Any, truncated: Any, first: Any, xp: Any = np
 ) -> TimeStep:
-    """Combines the results `[E, ...]` of environments into a time step in arrival form.
+    """Combines the results of an environment, or of E `[E, ...]`, to a time step in arrival form.
 
     Where `first`, the observation begins an episode, and the rest is ignored; where `terminated`,
-    `truncated` is.
+    `truncated` is. `xp` is the namespace of the arrays, `numpy` or `jax.numpy`.
     """
     terminated = terminated & ~first
-    last = terminated | (truncated & ~first)
-    step_type = np.full(first.shape, dm_env.StepType.MID, np.int32)
-    step_type[first] = dm_env.StepType.FIRST
-    step_type[last] = dm_env.StepType.LAST
+    later = xp.where(terminated | truncated, StepType.LAST, StepType.MID)
     return TimeStep(
-        step_type=step_type,
-        reward=np.where(first, 0, reward).astype(np.float32),
-        discount=np.where(terminated, 0, 1).astype(np.float32),
+        step_type=xp.where(first, StepType.FIRST, later).astype(np.int32),
+        reward=xp.where(first, 0, reward).astype(np.float32),
+        discount=xp.where(terminated, 0, 1).astype(np.float32),
         observation=observation,
     )
 

@@ -10,7 +10,7 @@ from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
 from .arrival import legal_actions
-from .pure import PureVector
+from .pure import PureVector, Running, compiled
 from .sequential import SequentialVector
 
 _log = logging.getLogger("retrax")
@@ -27,7 +27,7 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     environment returns must also be in its space by the rules of these libraries
     (`Space.contains`, `Array.validate`), which know exact types and the bounds of floats. The log
     says if ten steps of a Gymnasium environment differ after two resets with one seed. One in JAX
-    must step alone as beside others, and be compiled once; the log says if its `step` restarts.
+    must step alone as beside others; the log says if its `step` restarts.
 
     Args:
       environment: E of them. It is left at the start of an episode.
@@ -69,15 +69,14 @@ def _check(environment: Any, steps: int, seed: int) -> None:
         )
     every = np.ones(environment.num_envs, bool)
     timestep = environment.reset()
-    alone = PureVector(environment.pure) if isinstance(environment, PureVector) else None
     _check_step(timestep, every, environment, 0)
     for step in range(1, steps + 1):
         last, observation = timestep.step_type == LAST, timestep.observation.copy()
         given = _random_actions(spec, timestep, generator)
-        before = environment._running if alone else None
+        before = environment.running if isinstance(environment, PureVector) else None
         following = environment.step(given)
-        if alone:
-            _check_alone(alone, before, given, following, step)
+        if before is not None:
+            _check_alone(environment.pure, before, given, following, step)
         if not np.array_equal(timestep.observation, observation):
             raise ValueError(
                 f"observation of step {step - 1} was overwritten by step {step}: return a new "
@@ -107,19 +106,19 @@ def _check(environment: Any, steps: int, seed: int) -> None:
                 return
 
 
-def _check_alone(alone: Any, before: Any, actions: Any, together: TimeStep, step: int) -> None:
+def _check_alone(
+    pure: Any, before: Running, actions: np.ndarray, together: TimeStep, step: int
+) -> None:
     """Compares the newest step of environment 0 with one from the same state without others."""
-    alone._running, compiled = jax.tree.map(lambda x: x[:1], before), alone._advance._cache_size()
-    timestep = alone.step(actions[:1])
-    if step > 1 and alone._advance._cache_size() > compiled:
-        raise ValueError(f"step {step} is compiled again: states have other types, or weak ones.")
+    begin, advance = compiled(pure)
+    timestep = advance(jax.tree.map(lambda x: x[:1], before), actions[:1]).timestep
     for name, one, two in zip(TimeStep._fields, timestep, together, strict=True):
         if not np.allclose(one[0], two[0], rtol=1e-3, atol=1e-3):
             raise ValueError(
                 f"{name} of environment 0 at step {step} must be {one[0]}, as alone, got {two[0]}."
             )
     key = jax.random.split(jax.random.wrap_key_data(before.key[0]), 3)[2:]  # of the step
-    if timestep.last() and (alone._begin(key).timestep.observation == timestep.observation).all():
+    if timestep.last() and (begin(key).timestep.observation == timestep.observation).all():
         _log.warning(f"step() restarts: its last observation at step {step} begins an episode.")
 
 

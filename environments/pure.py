@@ -10,12 +10,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from dm_env import StepType
 from jax import lax
 
 from ..basics.prng_keys import is_key, with_keys, without_keys
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import check_finite, check_legal, check_numbers, checked_actions
+from .arrival import arrival, check_finite, check_legal, check_numbers, checked_actions
 from .failures import RefusedError, drawn, one_sentence
 from .observations import place
 
@@ -27,8 +26,8 @@ class Transition(NamedTuple):
 
     observation: jax.Array  # of the next state, the last one of an episode too
     reward: jax.Array  # float []
-    terminated: jax.Array  # bool []: the episode is over, and nothing follows
-    truncated: jax.Array  # bool []: the episode is cut off; ignored where `terminated`
+    terminated: Any  # bool []: the episode is over, and nothing follows
+    truncated: Any = np.False_  # bool []: the episode is cut off; ignored where `terminated`
 
 
 Stepped: TypeAlias = tuple[State, Transition]
@@ -63,7 +62,7 @@ class Running(NamedTuple):
 def begin(environment: PureEnvironment, keys: jax.Array) -> Running:
     """Starts the first episodes; `keys` `[E]` are typed keys (`jax.random.key`)."""
     pairs = jax.vmap(jax.random.split)(keys)
-    return jax.vmap(functools.partial(_first, environment))(pairs[:, 0], pairs[:, 1])
+    return _strong(jax.vmap(functools.partial(_first, environment))(pairs[:, 0], pairs[:, 1]))
 
 
 def advance(environment: PureEnvironment, running: Running, actions: jax.Array) -> Running:
@@ -74,17 +73,11 @@ def advance(environment: PureEnvironment, running: Running, actions: jax.Array) 
 
     def step(running: Running, action: jax.Array) -> tuple[Running, jax.Array]:
         key, reset_key, step_key = jax.random.split(jax.random.wrap_key_data(running.key), 3)
-        state, transition = environment.step(step_key, running.state, action)
-        length, terminated = running.length + 1, transition.terminated
-        last = terminated | transition.truncated
+        state, (seen, reward, *ends) = environment.step(step_key, running.state, action)
+        length, (terminated, truncated) = running.length + 1, (jnp.asarray(x, bool) for x in ends)
         if (limit := environment.spec.max_episode_steps) is not None:
-            last |= length >= limit
-        timestep = TimeStep(
-            step_type=jnp.where(last, StepType.LAST, StepType.MID).astype(jnp.int32),
-            reward=jnp.asarray(transition.reward, jnp.float32),
-            discount=jnp.where(terminated, 0.0, 1.0).astype(jnp.float32),
-            observation=transition.observation,
-        )
+            truncated |= length >= limit
+        timestep = arrival(seen, reward, terminated, truncated, np.False_, jnp)
         return Running(jax.random.key_data(key), state, length, timestep), reset_key
 
     def again(ended: jax.Array, going: Running, reset_key: jax.Array) -> Running:
@@ -92,23 +85,29 @@ def advance(environment: PureEnvironment, running: Running, actions: jax.Array) 
         return jax.tree.map(lambda new, old: jnp.where(ended, new, old), begun, going)
 
     going, reset_keys = jax.vmap(step)(running, actions)
-    ended = running.timestep.step_type == StepType.LAST
-    return lax.cond(ended.any(), lambda: jax.vmap(again)(ended, going, reset_keys), lambda: going)
+    ended = running.timestep.last()
+    new = lax.cond(ended.any(), lambda: jax.vmap(again)(ended, going, reset_keys), lambda: going)
+    return _strong(new)
 
 
 def _first(environment: PureEnvironment, key: jax.Array, reset_key: jax.Array) -> Running:
     state, observation = environment.reset(reset_key)
-    timestep = TimeStep(
-        step_type=jnp.int32(int(StepType.FIRST)),
-        reward=jnp.zeros((), jnp.float32),
-        discount=jnp.ones((), jnp.float32),
-        observation=observation,
-    )
+    timestep = arrival(observation, 0, np.False_, np.False_, np.True_, jnp)
     return Running(jax.random.key_data(key), state, jnp.zeros((), jnp.int32), timestep)
 
 
+def _strong(running: Running) -> Running:
+    """Without weak types, as brax has some: a step on them would be compiled again."""
+    return jax.tree.map(lambda x: x if is_key(x) else lax.convert_element_type(x, x.dtype), running)
+
+
 class PureVector:
-    """E pure environments as a `VectorEnvironment`, with their state: for runs on the host."""
+    """E pure environments as a `VectorEnvironment`: for runs on the host.
+
+    Attributes:
+      pure: the environment.
+      running: their state, None before the first reset.
+    """
 
     def __init__(
         self, environment: PureEnvironment, *, num_envs: int = 1, seed: int = 0, name: str = ""
@@ -117,54 +116,54 @@ class PureVector:
         check_pure(environment, name)
         self.pure, self.num_envs, self.spec = environment, num_envs, environment.spec
         self._keys = environment_keys(jax.random.key(seed), num_envs)
-        self._running: Running | None = None
+        self.running: Running | None = None
         self._num_steps = 0  # since the last reset(), or since the state was restored
-        compiled: Any = _compiled  # environments with fields are frozen dataclasses: hashable
-        self._begin, self._advance = compiled(environment)
+        hashable: Any = environment  # if it has fields, it is a frozen dataclass
+        self._begin, self._advance = compiled(hashable)
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, ...]`."""
         keys = self._keys
-        if self._running is not None:
-            keys = jax.random.wrap_key_data(self._running.key)
-        self._running, self._num_steps = self._begin(keys), 0
+        if self.running is not None:
+            keys = jax.random.wrap_key_data(self.running.key)
+        self.running, self._num_steps = self._begin(keys), 0
         return self._timestep()
 
     def step(self, actions: np.ndarray) -> TimeStep:
         """Steps every environment: from actions `[E, ...]` to time steps `[E, ...]`."""
         actions = checked_actions(actions, self.spec.actions, self.num_envs)
-        if self._running is None:
+        if self.running is None:
             return self.reset()
-        self._running = self._advance(self._running, actions)
+        self.running = self._advance(self.running, actions)
         self._num_steps += 1
         return self._timestep()
 
     def state(self) -> list[np.ndarray]:
         """See `Resumable`."""
-        if self._running is None:
+        if self.running is None:
             raise ValueError("The environments have not been reset yet.")
-        return leaves_of(self._running)
+        return leaves_of(self.running)
 
     def restore(self, state: Sequence[np.ndarray]) -> None:
         """See `Resumable`."""
-        self._running = with_leaves(jax.eval_shape(self._begin, self._keys), state)
+        self.running = with_leaves(jax.eval_shape(self._begin, self._keys), state)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""
         draw: Any = getattr(self.pure, "draw", None)
         if draw is None:
             raise RefusedError(f"{type(self.pure).__name__} has no method draw(observation).")
-        if self._running is None:
+        if self.running is None:
             raise ValueError("there is nothing to render before reset().")
-        observation = np.asarray(self._running.timestep.observation[0])
+        observation = np.asarray(self.running.timestep.observation[0])
         return drawn(lambda: draw(observation))
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""
 
     def _timestep(self) -> TimeStep:
-        assert self._running is not None
-        timestep = TimeStep(*map(np.array, self._running.timestep))
+        assert self.running is not None
+        timestep = TimeStep(*map(np.array, self.running.timestep))
         name = functools.partial(place, self.spec.observations.shape)
         check_finite(timestep.reward, timestep.observation, self._num_steps, name)
         check_legal(timestep.observation, timestep.discount == 0, self.spec, self._num_steps)
@@ -172,12 +171,9 @@ class PureVector:
 
 
 @functools.lru_cache(maxsize=16)  # evaluations make new environments
-def _compiled(environment: Any) -> tuple[Callable[..., Running], ...]:
-    def strong(function: Any, *given: Any) -> Running:  # brax's weak types would compile it again
-        new = function(environment, *given)
-        return jax.tree.map(lambda x: x if is_key(x) else lax.convert_element_type(x, x.dtype), new)
-
-    return tuple(jax.jit(functools.partial(strong, each)) for each in (begin, advance))
+def compiled(environment: Any) -> tuple[Callable[..., Running], ...]:
+    """`begin` and `advance` of a hashable environment, jitted."""
+    return tuple(jax.jit(functools.partial(each, environment)) for each in (begin, advance))
 
 
 def environment_keys(key: jax.Array, num_envs: int) -> jax.Array:

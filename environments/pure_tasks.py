@@ -7,7 +7,7 @@ Their optimal mean returns are known exactly.
 import dataclasses
 import functools
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,6 @@ from .arrival import enlarge
 from .pure import State, Stepped, Transition
 
 MOVE_COST = 0.01  # of deep_sea
-_NEVER: Any = np.False_
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +54,7 @@ class PureCatch:
         landed = row == self.ROWS - 1
         reward = jnp.where(landed, jnp.where(ball == paddle, 1.0, -1.0), 0.0)
         seen = self._observe(row, ball, paddle)
-        return (row, ball, paddle), Transition(seen, reward, landed, _NEVER)
+        return (row, ball, paddle), Transition(seen, reward, landed)
 
     def draw(self, observation: np.ndarray) -> np.ndarray:
         """The board: uint8 `[160, 80, 3]`; ball and paddle are white."""
@@ -103,7 +102,7 @@ class PureMemory:
         time, cue = state[0] + 1, state[1]
         answered = time > self.length
         reward = jnp.where(answered, jnp.where(2 * action - 1 == cue, 1.0, -1.0), 0.0)
-        return (time, cue), Transition(self._observe(time, cue), reward, answered, _NEVER)
+        return (time, cue), Transition(self._observe(time, cue), reward, answered)
 
     def draw(self, observation: np.ndarray) -> np.ndarray:
         """Two squares: uint8 `[32, 64, 3]`, for the cue (green is +1, red -1) and the query."""
@@ -189,7 +188,7 @@ class PureDeepSea:
         screen = jnp.where(right & self.remote, screen, self._noise(key))
         state = row + 1, moved, screen
         reward = found - right * (MOVE_COST / self.size)
-        return state, Transition(self._observe(*state), reward, row == end, _NEVER)
+        return state, Transition(self._observe(*state), reward, row == end)
 
     def draw(self, observation: np.ndarray) -> np.ndarray:
         """The cells and a row for the television: uint8 `[16 N, 16 N, 3]`, or one row more."""
@@ -241,7 +240,7 @@ class PureCartPole:
         acceleration = push - pole_mass * half_length * turn * cos / masses
         state = state + seconds * jnp.stack([v, acceleration, omega, turn])
         fallen = (jnp.abs(state[0]) > 2.4) | (jnp.abs(state[2]) > 12 * 2 * math.pi / 360)
-        return state, Transition(state, jnp.float32(1.0), fallen, _NEVER)
+        return state, Transition(state, jnp.float32(1.0), fallen)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,7 +267,7 @@ class PurePendulum:
         acceleration = 15.0 * jnp.sin(angle) + 3.0 * torque  # 3 g / (2 l), 3 / (m l^2)
         speed = jnp.clip(speed + 0.05 * acceleration, -8.0, 8.0)
         state = jnp.stack([angle + 0.05 * speed, speed])
-        return state, Transition(self._observe(state), -cost, _NEVER, _NEVER)
+        return state, Transition(self._observe(state), -cost, np.False_)
 
     def _observe(self, state: jax.Array) -> jax.Array:
         return jnp.stack([jnp.cos(state[0]), jnp.sin(state[0]), state[1]])

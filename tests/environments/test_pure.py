@@ -1,11 +1,9 @@
 """Environments in JAX: against the host's classes, by their id, of other libraries, and refused."""
 
 import collections
-import dataclasses
 import itertools
 import sys
 import types
-from typing import NamedTuple
 
 import dm_env
 import jax
@@ -54,7 +52,7 @@ def test_every_step_is_that_of_the_host(id, environment, steps, policy, close):
         np.testing.assert_array_equal(found.discount, wanted.discount)
         np.testing.assert_allclose(found.observation[rest], wanted.observation[rest], atol=2e-4)
         kinds |= set(zip(found.step_type.tolist(), found.discount.tolist(), strict=True))
-        state = jax.device_get(vector._running.state)
+        state = jax.device_get(vector.running.state)
         for e, one in enumerate(host._environments):  # starts differ, and rounding must not grow
             one.unwrapped.state = np.array(state[e], np.float64)
         actions = policy(found.observation, rng)
@@ -168,12 +166,10 @@ def test_functions_that_are_not_pure_or_restart_are_told_by_the_check(restarts, 
 # By their id, and of other libraries
 
 
-class GameState(NamedTuple):
-    observation: jax.Array
-    legal_action_mask: jax.Array
-    rewards: jax.Array
-    terminated: jax.Array
-    truncated: jax.Array
+State = collections.namedtuple(
+    "State", "observation legal_action_mask rewards terminated truncated"
+)
+Time, Count = (collections.namedtuple("Time", name) for name in ("time", "step_count"))
 
 
 class Game:
@@ -184,28 +180,19 @@ class Game:
     def init(self, key):
         false = jnp.zeros((), bool)
         mask = jnp.array([True, True])
-        return GameState(jnp.zeros((4, 4, 2), bool), mask, jnp.zeros(1), false, false)
+        return State(jnp.zeros((4, 4, 2), bool), mask, jnp.zeros(1), false, false)
 
     def step(self, state, action, key):
         seen = jnp.roll(state.observation, 1).at[0, 0, 0].set(True)
         over = seen.sum() == 3
         mask, reward = jnp.array([True, False]), jnp.float32(action)[None]
-        return GameState(seen, mask, reward, over & (action == 0), over & (action == 1))
-
-
-class SwingState(NamedTuple):
-    time: jax.Array
-
-
-@dataclasses.dataclass(frozen=True)
-class SwingParams:
-    max_steps_in_episode: int = 4
+        return State(seen, mask, reward, over & (action == 0), over & (action == 1))
 
 
 class Swing:
     """Of gymnax's form: ends by itself after action 1, and after 4 steps in any case."""
 
-    default_params = SwingParams()
+    default_params = types.SimpleNamespace(max_steps_in_episode=4)
 
     def action_space(self, params):
         return types.SimpleNamespace(n=2)
@@ -214,10 +201,10 @@ class Swing:
         return types.SimpleNamespace(shape=(1,))
 
     def reset_env(self, key, params):
-        return jnp.zeros(1), SwingState(jnp.int32(0))
+        return jnp.zeros(1), Time(jnp.int32(0))
 
     def step_env(self, key, state, action, params):
-        state = SwingState(state.time + 1)
+        state = Time(state.time + 1)
         done = (action == 1) | (state.time >= params.max_steps_in_episode)
         return state.time[None] * 1.0, state, jnp.float32(0.5), done, {}
 
@@ -232,11 +219,8 @@ class Pushed(Swing):
         return state.time >= params.max_steps_in_episode
 
     def step_env(self, key, state, action, params):
-        state = SwingState(state.time + 1)
+        state = Time(state.time + 1)
         return state.time[None] * 1.0, state, action[1], action[0] > 0, {}
-
-
-Count, Step = collections.namedtuple("Count", "step_count"), dm_env.TimeStep
 
 
 class Clock:
@@ -246,12 +230,14 @@ class Clock:
 
     def reset(self, key):
         weak = jnp.where(key[0] > 0, 0, 0)
-        return Count(weak), Step(0, 0.0, 1.0, {"a": jnp.zeros(2), "t": jnp.int32(0)})
+        return Count(weak), dm_env.TimeStep(0, 0.0, 1.0, {"a": jnp.zeros(2), "t": jnp.int32(0)})
 
     def step(self, state, action):
         time = state.step_count + jnp.int32(1)
         over = (time >= 3) | (action == jnp.array([1, 2])).all()
-        return Count(time), Step(1 + over, 1.0 * time, 1.0 - over, {"a": action, "t": time})
+        return Count(time), dm_env.TimeStep(
+            1 + over, 1.0 * time, 1.0 - over, {"a": action, "t": time}
+        )
 
 
 def test_a_time_limit_of_jumanji_truncates_and_actions_of_parts_are_numbered():
@@ -262,6 +248,7 @@ def test_a_time_limit_of_jumanji_truncates_and_actions_of_parts_are_numbered():
     assert found[:4] == [(1, 1.0, 1.0), (1, 2.0, 1.0), (2, 3.0, 1.0), (0, 0.0, 1.0)]
     assert found[5] == (2, 2.0, 0.0)
     assert steps[5].observation[0].tolist() == [1, 2, 2]
+    assert not any(leaf.weak_type for leaf in vector.running.state)  # else compiled again
 
 
 def kinds(vector, actions):
