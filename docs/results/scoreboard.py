@@ -11,7 +11,7 @@ as 1 in the suite.
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from result_files import (
@@ -102,7 +102,7 @@ class Row(NamedTuple):
 
 
 def all_rows() -> list[Row]:
-    """All rows, by environment, agent and steps."""
+    """All rows, by environment, agent and steps; those of one seed are last."""
     found: dict[tuple[str, str], list[Row]] = {}
     for page, pattern in PAGES.items():
         tasks = (
@@ -119,7 +119,11 @@ def all_rows() -> list[Row]:
                 before.append(row)
     rows = [row for of_task in found.values() for row in of_task]
     pages = list(PAGES)
-    return sorted(rows, key=lambda row: (pages.index(row.page), row.key[1], row.key[0], row.steps))
+
+    def place(row: Row) -> tuple[Any, ...]:
+        return len(row.runs) == 1, pages.index(row.page), row.key[1], row.key[0], row.steps
+
+    return sorted(rows, key=place)
 
 
 def fails(row: Row) -> bool:
@@ -166,11 +170,14 @@ def command(row: Row) -> str:
 
 
 def cells(row: Row, *, brief: bool = False) -> dict[str, str]:
-    """The cells of a row; the highest score is bold. Brief: only the best published one."""
-    published = row.published
+    """The cells of a row; with two seeds or more the highest score is bold.
+
+    Brief: only the best published one.
+    """
+    published, compared = row.published, len(row.runs) > 1
     best = published[0].score if published else np.inf
     others = [
-        f"**{text}**" if each.score == best > row.mean else text
+        f"**{text}**" if compared and each.score == best > row.mean else text
         for each in published[: 1 if brief else None]
         for text in [f"{each.algorithm} {number(each.score)} ({millions(each.steps)})"]
     ]
@@ -182,7 +189,7 @@ def cells(row: Row, *, brief: bool = False) -> dict[str, str]:
         "agent": TITLES[agent],
         "task": f"[{task}]({row.page}/README.md)",
         "steps": millions(row.steps),
-        "score": f"**{score}**" if published and row.mean >= best else score,
+        "score": f"**{score}**" if published and compared and row.mean >= best else score,
         "published": ", ".join(others),
         "seconds": f"{seconds:,.0f}",
         "command": f"`{command(row)}`",
