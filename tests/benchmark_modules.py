@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import sys
 
 FOLDER = pathlib.Path(__file__).parents[1] / "benchmarks"
 
@@ -11,3 +12,10 @@ def load(name, folder=FOLDER):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def forget(folder):
+    """Modules of a folder can be imported once more."""
+    for name, module in [*sys.modules.items()]:
+        if (getattr(module, "__file__", None) or "").startswith(f"{folder}/"):
+            del sys.modules[name]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from benchmark_modules import forget
 
 _CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 
@@ -69,6 +70,15 @@ def contents():
         return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
     return read
+
+
+@pytest.fixture
+def own_modules(tmp_path, monkeypatch):
+    """A directory for modules of a user: the current one. They, and its paths, are forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    forget(tmp_path)
 
 
 SPHERE = "<mujoco><worldbody><light pos='0 0 3'/><geom size='1'/></worldbody></mujoco>"

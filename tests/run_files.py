@@ -1,6 +1,5 @@
 """What the files of a run hold, and signals in the middle of one."""
 
-import csv
 import json
 import os
 
@@ -10,6 +9,7 @@ from fresh_python import run_python
 
 from retrax.environments import make
 from retrax.environments.plain_data import unpack
+from retrax.evaluation.suites import read_rows
 from retrax.replay.local import LocalReplay
 from retrax.training.assembly import make_environments, make_loop
 from retrax.training.learner import Learner, Snapshot
@@ -82,17 +82,11 @@ def loop_in(environment, agent, config, key, **options):
     return Loop([actor], learner, [local]), local
 
 
-def read_rows(directory):
-    """metrics.csv."""
-    with (directory / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def rows(directory):
     """metrics.csv without the columns of wall-clock time."""
     return [
         {name: cell for name, cell in row.items() if name not in WALL_CLOCK_COLUMNS}
-        for row in read_rows(directory)
+        for row in read_rows(directory / "metrics.csv")
     ]
 
 

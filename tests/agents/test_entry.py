@@ -27,20 +27,9 @@ FUNCTION = make_agent
 
 
 @pytest.fixture
-def forget_modules():
-    """Forgets what a test imports: names of modules are used again."""
-    modules, path = set(sys.modules), list(sys.path)
-    yield
-    for name in set(sys.modules) - modules:
-        if name.startswith("entry_test_"):
-            del sys.modules[name]
-    sys.path[:] = path
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch, forget_modules):
+def site(own_modules, monkeypatch):
     """A directory on the Python path, like that of installed packages."""
-    directory = tmp_path / "site"
+    directory = own_modules / "site"
     directory.mkdir()
     monkeypatch.syspath_prepend(directory)
     return directory
@@ -56,7 +45,7 @@ def install(site, distribution, **agents):
 
 
 def write(directory, name, text=ENTRY):
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True, parents=True)
     (directory / f"{name}.py").write_text(text)
     return name
 
@@ -80,20 +69,20 @@ def test_registered_agents_are_found_by_name_and_only_they_are_imported(site):
     assert entry.make_agent("spec", "config") == ("spec", "config", "my own")
 
 
-def test_an_attribute_of_a_module_in_the_current_directory(tmp_path, monkeypatch, forget_modules):
-    write(tmp_path, "entry_test_here")
-    monkeypatch.chdir(tmp_path)
+def test_an_attribute_of_a_module_in_the_current_directory(own_modules):
+    write(own_modules, "entry_test_here")
     assert find_agent("entry_test_here:ENTRY").name == "mine"
-    assert sys.path[0] == str(tmp_path)
+    assert sys.path[0] == str(own_modules)
     path = list(sys.path)
     assert find_agent("entry_test_here:OTHER").name == "other"
     assert sys.path == path
 
 
-def test_an_attribute_of_a_package_in_another_directory(tmp_path, forget_modules):
-    write(tmp_path / "entry_test_package", "agent")
-    write(tmp_path / "entry_test_package", "__init__", "")
-    entry = find_agent("entry_test_package.agent:ENTRY", search_path=tmp_path)
+def test_an_attribute_of_a_package_in_another_directory(own_modules):
+    write(own_modules / "elsewhere" / "entry_test_package", "agent")
+    write(own_modules / "elsewhere" / "entry_test_package", "__init__", "")
+    elsewhere = own_modules / "elsewhere"
+    entry = find_agent("entry_test_package.agent:ENTRY", search_path=elsewhere)
     assert entry.name == "mine"
 
 
@@ -135,11 +124,11 @@ def test_names_that_name_no_agent_or_two_are_refused(site):
         ),
     ],
 )
-def test_a_module_that_cannot_be_imported(text, reason, tmp_path, forget_modules):
+def test_a_module_that_cannot_be_imported(text, reason, own_modules):
     if text is not None:
-        write(tmp_path, "entry_test_bad", text)
-    message = f"module 'entry_test_bad' cannot be imported from {re.escape(str(tmp_path))} or .*"
-    refused("entry_test_bad:ENTRY", message + reason, search_path=tmp_path)
+        write(own_modules, "entry_test_bad", text)
+    message = f"module 'entry_test_bad' cannot be imported from {re.escape(str(own_modules))} or .*"
+    refused("entry_test_bad:ENTRY", message + reason, search_path=own_modules)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +141,11 @@ def test_a_module_that_cannot_be_imported(text, reason, tmp_path, forget_modules
         ("here:", "as NAME or package.module:NAME, got 'entry_test_here:'"),
     ],
 )
-def test_a_wrong_attribute(name, message, tmp_path, forget_modules):
-    write(tmp_path, "entry_test_here")
-    write(tmp_path, "entry_test_empty", "")
-    refused(f"entry_test_{name}", message, search_path=tmp_path)
-    refused(":ENTRY", "as NAME or package.module:NAME, got ':ENTRY'", search_path=tmp_path)
+def test_a_wrong_attribute(name, message, own_modules):
+    write(own_modules, "entry_test_here")
+    write(own_modules, "entry_test_empty", "")
+    refused(f"entry_test_{name}", message)
+    refused(":ENTRY", "as NAME or package.module:NAME, got ':ENTRY'")
 
 
 def test_our_agents_are_registered_as_others_are(tmp_path):

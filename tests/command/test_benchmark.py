@@ -1,6 +1,5 @@
 """`retrax benchmark` and `retrax report`: a grid of real runs, and what stops it."""
 
-import csv
 import json
 import shutil
 import signal
@@ -17,17 +16,12 @@ from retrax.command import benchmark, grid
 from retrax.command.main import main
 from retrax.evaluation import atari57, bsuite
 from retrax.evaluation.report import read_results
-from retrax.evaluation.suites import find_suite, suites
+from retrax.evaluation.suites import find_suite, read_rows, suites
 from retrax.training.run_config import RunConfig
 
 STEPS = 240
 AGENT = "noisy_agent:NOISY"
 GRID = ["--tasks", "cart-pole", "--steps", str(STEPS), "--episodes", "2", "--num-envs", "4"]
-
-
-def rows(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +36,7 @@ def done(here, tmp_path_factory):
 
 
 def test_tables(done):
-    found = rows(done / benchmark.SCORES)
+    found = read_rows(done / benchmark.SCORES)
     assert [(row["agent"], row["preset"], row["task"], row["seed"]) for row in found] == [
         (AGENT, "default", "cart-pole", "0"),
         (AGENT, "default", "cart-pole", "1"),
@@ -54,9 +48,9 @@ def test_tables(done):
         assert float(row["score"]) == score
         assert float(row["normalised"]) == (score - task.low) / (task.high - task.low)
         assert (row["steps"], row["episodes"]) == (str(STEPS), "2")
-        metrics = rows(run / "metrics.csv")
+        metrics = read_rows(run / "metrics.csv")
         assert row["updates"] == str(int(float(metrics[-1]["updates"])))
-        curve = [x for x in rows(done / benchmark.CURVES) if x["seed"] == str(seed)]
+        curve = [x for x in read_rows(done / benchmark.CURVES) if x["seed"] == str(seed)]
         assert [(x["steps"], float(x["episode_return"])) for x in curve] == [
             (x["steps"], float(x["episode_return"])) for x in metrics if x["episode_return"]
         ]
@@ -221,7 +215,7 @@ def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, here, retrax, monkeypatch):
     assert "0 of 1 runs are complete" in out
     status, out, _ = retrax("benchmark", "classic", AGENT, *options)
     assert (status, "1 of 1 runs are complete" in out) == (0, True)
-    assert int(rows(metrics)[-1]["steps"]) >= 1000
+    assert int(read_rows(metrics)[-1]["steps"]) >= 1000
 
 
 def test_suites_are_as_published():
@@ -258,7 +252,7 @@ def test_bsuites_scores_of_a_short_run(tmp_path):
     shutil.copytree(run, tmp_path / "runs" / "1")  # not evaluated yet
     (run / "evaluation.json").write_text(json.dumps({"mean_return": 0.0}))
     benchmark.write_bsuite(tmp_path)
-    found = rows(tmp_path / bsuite.SCORES)
+    found = read_rows(tmp_path / bsuite.SCORES)
     assert [(row["agent"], row["seed"], row["kind"], row["name"]) for row in found] == [
         ("acer", "0", "experiment", "catch"),
         ("acer", "0", "tag", "basic"),

@@ -1,7 +1,5 @@
 """Commands with environments whose own code fails: one sentence, and no run that seems finished."""
 
-import sys
-
 import pytest
 
 from retrax.training import process
@@ -122,15 +120,11 @@ def vector(num_envs, seed, how):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """The current directory, with a module of environments that fail."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "failing_envs.py").write_text(MODULE)
-    (tmp_path / "failing_processes.py").write_text(PROCESSES)
-    monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    for name in ("failing_envs", "failing_processes"):
-        sys.modules.pop(name, None)
+def here(own_modules):
+    """The current directory, with modules of environments that fail."""
+    (own_modules / "failing_envs.py").write_text(MODULE)
+    (own_modules / "failing_processes.py").write_text(PROCESSES)
+    return own_modules
 
 
 def train(retrax, tiny, name, module="failing_envs"):

@@ -3,13 +3,13 @@
 import json
 import os
 import re
-import sys
 import sysconfig
 from pathlib import Path
 
 import average_agent
 import gymnasium
 import pytest
+from benchmark_modules import forget
 from fresh_python import run_python
 
 import retrax
@@ -97,22 +97,12 @@ gymnasium.register("MyEnv-v0", entry_point=Corridor, max_episode_steps=20)
 
 
 @pytest.fixture
-def scratch(tmp_path, monkeypatch):
+def scratch(own_modules):
     """A directory with both files, which is the current one and not on any path."""
-    (tmp_path / "my_agents.py").write_text(AGENTS)
-    (tmp_path / "my_envs.py").write_text(ENVIRONMENTS)
-    monkeypatch.chdir(tmp_path)
-    before = list(sys.path)
-    yield tmp_path
-    sys.path[:] = before
-    forget()
-
-
-def forget():
-    """Both modules can be imported once more."""
+    (own_modules / "my_agents.py").write_text(AGENTS)
+    (own_modules / "my_envs.py").write_text(ENVIRONMENTS)
+    yield own_modules
     gymnasium.registry.pop("MyEnv-v0", None)
-    for name in ("my_agents", "my_envs", "broken"):
-        sys.modules.pop(name, None)
 
 
 def succeeds(*arguments, cwd):
@@ -142,7 +132,8 @@ def test_train_evaluate_resume_plot(scratch, retrax, monkeypatch, tmp_path_facto
     assert (config["steps"], config["agent_config"]["rate"]) == (300, 0.5)
     assert config["search_path"] == str(scratch)
     # The run remembers where its modules are.
-    forget()
+    gymnasium.registry.pop("MyEnv-v0", None)
+    forget(scratch)
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     evaluated = json.loads(told("evaluate", run, "--episodes", 3, "--json"))
     assert evaluated["steps"] == 300

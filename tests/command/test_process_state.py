@@ -2,8 +2,6 @@
 
 import json
 import os
-import sys
-import uuid
 
 import jax
 import pytest
@@ -37,45 +35,42 @@ NOISY = ["train", "noisy_agent:NOISY", "--num-envs", "2"]
 
 
 @pytest.fixture
-def module(tmp_path, monkeypatch):
-    """The name of the module in the working directory, which is left as it is found."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "elsewhere").mkdir()
-    name = f"wanderer_{uuid.uuid4().hex}"
-    (tmp_path / f"{name}.py").write_text(WANDERER)
-    return name
+def here(own_modules):
+    """The current directory, with the modules and a directory that one of them changes to."""
+    (own_modules / "elsewhere").mkdir()
+    (own_modules / "wanderers.py").write_text(WANDERER)
+    (own_modules / "doubles.py").write_text(DOUBLE)
+    return own_modules
 
 
-def test_an_environment_that_changes_the_working_directory(module, retrax, tmp_path, monkeypatch):
+def test_an_environment_that_changes_the_working_directory(here, retrax, monkeypatch):
     def call(*arguments):
-        monkeypatch.chdir(tmp_path)
+        monkeypatch.chdir(here)
         status, out, err = retrax(*arguments)
         assert status == 0, err
-        assert os.listdir(tmp_path / "elsewhere") == []
+        assert os.listdir(here / "elsewhere") == []
         return out
 
-    names = [*NOISY, "--environment", f"{module}:Wanderer"]
-    assert str(tmp_path / "run") in call(*names, "--steps", 60, "--run-directory", "run")
-    run = tmp_path / "run"
-    assert json.loads((run / "config.json").read_text())["search_path"] == str(tmp_path)
+    names = [*NOISY, "--environment", "wanderers:Wanderer"]
+    assert str(here / "run") in call(*names, "--steps", 60, "--run-directory", "run")
+    run = here / "run"
+    assert json.loads((run / "config.json").read_text())["search_path"] == str(here)
     assert not (run / "lock").exists()
     call("train", "--resume", "run", "--steps", 80)
     assert (run / "snapshots" / "80.npz").is_file()
     assert not (run / "lock").exists()
     call("evaluate", "run", "--episodes", 2)
     call("export", "run", "--output", "exported")
-    assert (tmp_path / "exported" / "agent.json").is_file()
+    assert (here / "exported" / "agent.json").is_file()
     call(*names, "--steps", 20)
-    (new,) = (tmp_path / "runs").iterdir()
+    (new,) = (here / "runs").iterdir()
     assert read_config(new).steps == 20
 
 
-def test_the_flag_for_64_bits_is_named(module, retrax, finished, tmp_path):
-    (tmp_path / f"{module}.py").write_text(DOUBLE)
+def test_the_flag_for_64_bits_is_named(here, retrax, finished):
     sentence = "JAX's flag jax_enable_x64 is on, but agents compute in 32 bits: unset JAX_ENABLE_X"
     try:
-        status, _, err = retrax(*NOISY, "--environment", f"{module}:Double", "--steps", 20)
+        status, _, err = retrax(*NOISY, "--environment", "doubles:Double", "--steps", 20)
         assert (status, jax.config.jax_enable_x64) == (2, True)
         assert err.startswith(f"retrax: {sentence}")
         status, _, err = retrax("evaluate", finished, "--episodes", 1)
@@ -83,15 +78,15 @@ def test_the_flag_for_64_bits_is_named(module, retrax, finished, tmp_path):
         assert err.startswith(f"retrax: {sentence}")
     finally:
         jax.config.update("jax_enable_x64", False)
-    assert not (tmp_path / "runs").exists()
+    assert not (here / "runs").exists()
 
 
-def test_from_python_paths_are_those_before_the_environment(module, tmp_path):
+def test_from_python_paths_are_those_before_the_environment(here):
     config = retrax.RunConfig(
-        agent="noisy_agent:NOISY", environment=f"{module}:Wanderer", num_envs=2, steps=20
+        agent="noisy_agent:NOISY", environment="wanderers:Wanderer", num_envs=2, steps=20
     )
     summary = retrax.train(config, "run", plain=True)
-    assert summary.directory == tmp_path / "run"
-    assert os.listdir(tmp_path / "elsewhere") == []
-    os.chdir(tmp_path)
+    assert summary.directory == here / "run"
+    assert os.listdir(here / "elsewhere") == []
+    os.chdir(here)
     assert retrax.load_agent("run").steps == 20

@@ -1,17 +1,15 @@
 import random
 
-import dm_env
 import gymnasium
 import numpy as np
 import pytest
 from dm_env import specs
 from scripted import played
-from stepping import Counting
+from stepping import FIRST, LAST, MID, Counting
 
 from retrax.environments import EnvironmentSpec, TimeStep, check_environment, make, sequential
 from retrax.environments.plain_data import pack, unpack
 
-FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 OBSERVATIONS = specs.BoundedArray((3,), np.float32, -1, 1, "observation")
 ACTIONS = specs.DiscreteArray(2, np.int32, "action")
 

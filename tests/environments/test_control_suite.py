@@ -1,9 +1,8 @@
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from fresh_python import run_python
 from stepping import FIRST, LAST, MID, history, random_actions
 
 from retrax.environments import check_environment, known_environments, make, mujoco
@@ -118,8 +117,7 @@ def test_without_opengl_everything_but_drawing_works(backend, codes):
     tries = "".join(f"try:\n  {code}\nexcept ImportError as e:\n  print(e)\n" for code in codes)
     program = f"from retrax.environments import make\n{tries}"
     environ = {**os.environ, "MUJOCO_GL": backend}
-    command = [sys.executable, "-c", program]
-    output = subprocess.check_output(command, text=True, env=environ, timeout=120)
+    output = run_python("-c", program, env=environ, timeout=120)
     said = [line for line in output.splitlines() if line.startswith("MuJoCo cannot draw")]
     assert len(said) == len(codes)
     for line in said:

@@ -69,15 +69,10 @@ NUMBER = 3
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(own_modules):
     """The current directory, with a module of a user's environments."""
-    path = list(sys.path)
-    (tmp_path / "custom_envs.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    sys.path[:] = path
-    for name in [name for name in sys.modules if name.startswith("custom_envs")]:
-        del sys.modules[name]
+    (own_modules / "custom_envs.py").write_text(MODULE)
+    return own_modules
 
 
 def install(directory, name, entry_points):

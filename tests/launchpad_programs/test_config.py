@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import pickle
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -25,17 +24,15 @@ RAY = EngineOptions(engine="ray")
 
 
 @pytest.fixture
-def acme_module(tmp_path, monkeypatch):
+def acme_module(own_modules):
     """A module in a directory that is not on the Python path."""
-    directory = tmp_path / "elsewhere"
+    directory = own_modules / "elsewhere"
     directory.mkdir()
     (directory / "my_options.py").write_text(
         "from retrax.launchpad_programs.config import AcmeOptions\n"
         "OPTIONS = AcmeOptions(observers=(1,))\nNONE = 3\n"
     )
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield directory
-    sys.modules.pop("my_options", None)
+    return directory
 
 
 def test_options_are_written_and_read(tmp_path, acme_module):

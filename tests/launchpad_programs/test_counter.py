@@ -8,11 +8,11 @@ import json
 import pytest
 from node_fakes import Clock, DirectPeers
 from program_configs import make_config
-from run_files import read_rows
 
 from retrax.agents import reactor
 from retrax.agents.entry import AgentEntry
 from retrax.basics.files import write_json
+from retrax.evaluation.suites import read_rows
 from retrax.launchpad_programs import counter as counter_module
 from retrax.launchpad_programs.config import RESTARTS, STATUS, read_json
 from retrax.launchpad_programs.counter import Counter
@@ -55,7 +55,7 @@ def report(counter, name, **values):
 
 
 def steps_in_rows(directory):
-    return [int(row["steps"]) for row in read_rows(directory)]
+    return [int(row["steps"]) for row in read_rows(directory / "metrics.csv")]
 
 
 def test_nothing_is_granted_before_the_learner_has_started(make_counter):
@@ -135,7 +135,7 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     act(counter, "actor/1", 0, 60, episodes={"return": [0.6], "arm": [5.0]}, staleness=4)
     counter.step()
     counter.close()
-    (first,) = read_rows(tmp_path)
+    (first,) = read_rows(tmp_path / "metrics.csv")
     expected = {
         "steps": "120",
         "episodes": "3",
@@ -294,7 +294,7 @@ def test_a_restarted_counter_continues(make_counter, tmp_path):
         number, total = number + 1, total + 1
     assert total + 1 == counter.status()["steps"] == 20
     counter.close()
-    last = read_rows(tmp_path)[-1]
+    last = read_rows(tmp_path / "metrics.csv")[-1]
     assert (last["evaluator_return"], last["node_restarts"]) == ("0.25", "3.0")
 
 

@@ -1,12 +1,11 @@
 """The nodes of a program, as data; what is imported where."""
 
-import subprocess
-import sys
 import types
 
 import numpy as np
 import pytest
 from dm_env import specs
+from fresh_python import run_python
 from program_configs import make_config, make_run, make_workers
 
 from retrax.launchpad_programs.kinds import (
@@ -90,6 +89,5 @@ HEAVY = {"acme", "courier", "launchpad", "ray", "reverb", "tensorflow"}
     ids=["every module", "help"],
 )
 def test_no_library_of_an_engine_is_imported(statement):
-    script = f"import sys\n{statement}\nprint(sorted({HEAVY} & set(sys.modules)), file=sys.stderr)"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert run.stderr.splitlines()[-1] == "[]", run.stderr
+    script = f"import sys\n{statement}\nprint(sorted({HEAVY} & set(sys.modules)))"
+    assert run_python("-c", script).splitlines()[-1] == "[]"

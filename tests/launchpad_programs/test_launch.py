@@ -157,7 +157,6 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         ([], "retrax launch needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)"),
         ([*CATCH, "--num-actors", -1], "--num-actors must be an integer >= 0, got -1"),
         pytest.param([*CATCH, "--num-actors", 10**6], "of memory, but", marks=needs_launchpad),
-        ([*CATCH, "--num-envs", 3], "num_envs must be a multiple of num_actors 2, got 3"),
         ([*CATCH, "--steps", 0], "steps must be an integer >= 1"),
         ([*CATCH, "--acme", "no_such:OPTIONS"], "no_such"),
         (
@@ -170,12 +169,9 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         ),
         ([*CATCH, "--max-staleness", 2], "max_staleness needs workers: give num_workers, got 0"),
         ([*CATCH, "--decoupled"], "WorkerOptions.decoupled needs workers: give num_workers"),
-        ([*WORKERS, "--num-actors", 3], "num_actors must be num_workers 2, since every worker"),
-        ([*WORKERS, "--actor-update-period", 3], "actor_update_period must be None with workers"),
         ([*WORKERS, "--acme", "json:loads"], "acme must be None with workers"),
         ([*WORKERS, "--max-staleness", -1], "WorkerOptions.max_staleness must be an integer >= 0"),
         ([*WORKERS, "--gradients-per-fetch", 0], "gradients_per_fetch must be an integer >= 1"),
-        ([*WORKERS, "--learner-devices", 2], "learner_devices must be 1 with workers"),
         (["--resume", "/nowhere"], "/nowhere is not a run directory"),
     ],
 )

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from node_fakes import Counter, DirectPeers, Logger, Parameters
 from program_configs import make_config, make_run
+from run_files import snapshots
 
 from retrax.launchpad_programs import learner as learner_module
 from retrax.launchpad_programs.kinds import program_columns
 from retrax.launchpad_programs.learner import LearnerNode
 from retrax.replay.interface import ReplayStatus, Stopped
 from retrax.training.learner import MetricsAccumulator, Snapshot
-from retrax.training.snapshots import Snapshots
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
 
@@ -83,16 +83,12 @@ def make_node(tmp_path, monkeypatch):
     return make
 
 
-def snapshots_of(directory):
-    return Snapshots(directory).steps()
-
-
 def test_it_saves_by_time_too(make_node, tmp_path, monkeypatch):
     monkeypatch.setattr("retrax.training.snapshots._SHARE", math.inf)
     counter, _, node = make_node(snapshot_every=500, snapshot_seconds=0.0)
     for counter.steps in (0, 50, 50, 60):
         node.step()
-    assert snapshots_of(tmp_path) == [50, 60]
+    assert snapshots(tmp_path) == [50, 60]
     node.close()
 
 
@@ -105,7 +101,7 @@ def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):
     for counter.steps in (50, 99, 100, 150, 230):
         node.step()
     node.close()
-    assert snapshots_of(tmp_path) == [100, 230]
+    assert snapshots(tmp_path) == [100, 230]
     assert learner.saves == 2  # not once more at the end: there is one of this step
     assert learner.closed
     reports = [values for _, values in counter.reports if "updates" in values]
@@ -124,7 +120,7 @@ def test_the_end_saves_updates_after_the_snapshot_of_the_last_step(make_node, tm
     for _ in range(3):
         node.step()
     node.close()
-    assert snapshots_of(tmp_path) == [100]
+    assert snapshots(tmp_path) == [100]
     assert learner.saves == 2
     _, resumed, node = make_node(counter, resumed_at=100)
     assert resumed.restored["updates"] == 3
@@ -136,7 +132,7 @@ def test_it_keeps_as_many_snapshots_as_the_run_asks_for(make_node, tmp_path):
     counter, _, node = make_node(keep_snapshots=3)
     for counter.steps in (100, 200, 300, 400):
         node.step()
-    assert snapshots_of(tmp_path) == [200, 300, 400]
+    assert snapshots(tmp_path) == [200, 300, 400]
 
 
 def test_a_resumed_learner_continues_from_the_counters_of_the_snapshot(make_node):
@@ -174,4 +170,4 @@ def test_a_learner_that_fails_saves_nothing(make_node, tmp_path, method):
     with pytest.raises(FloatingPointError, match="diverged"):
         node.run()
     assert learner.saves == 0
-    assert snapshots_of(tmp_path) == []
+    assert snapshots(tmp_path) == []

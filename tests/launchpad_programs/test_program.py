@@ -1,6 +1,5 @@
 """Programs, whole: they are inspected, interrupted and resumed, and one runs in threads."""
 
-import csv
 import dataclasses
 import pathlib
 import re
@@ -17,9 +16,9 @@ import average_agent
 from benchmark_modules import load
 from listening import listening_ports
 from program_configs import make_config, make_run, make_workers
-from run_files import read_rows
 
 import retrax
+from retrax.evaluation.suites import read_rows
 from retrax.launchpad_programs.engines.launchpad import make_program
 
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
@@ -28,11 +27,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 
 life_cycle = load("life_cycle")
-
-
-def read_csv(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("workers", [False, True])
@@ -100,7 +94,7 @@ def test_a_program_is_interrupted_and_resumed(acting, options, tmp_path, monkeyp
     # In threads: a process imports everything, once.
     resumed = ["--resume", directory, "--steps", steps + 500, "--launch", "local_mt"]
     Program(directory, *resumed).end()
-    rows = read_rows(directory)
+    rows = read_rows(directory / "metrics.csv")
     for name in ("steps", "episodes", "updates"):
         counts = [int(row[name]) for row in rows]
         assert counts == sorted(counts)
@@ -137,12 +131,12 @@ def readme_example():
 def check_acme_logs(folder, steps, first_actions):
     found = 0
     for index in range(2):
-        episodes = read_csv(folder / "acme_logs" / "logs" / f"actor_{index}" / "logs.csv")
+        episodes = read_rows(folder / "acme_logs" / "logs" / f"actor_{index}" / "logs.csv")
         assert {episode["episode_length"] for episode in episodes} == {"9"}
         assert {int(episode["first_action"]) for episode in episodes} <= first_actions
         found += sum(int(episode["episode_length"]) for episode in episodes)
     assert steps - 2 * 9 <= found <= steps
-    losses = read_csv(folder / "acme_logs" / "logs" / "learner_0" / "logs.csv")
+    losses = read_rows(folder / "acme_logs" / "logs" / "learner_0" / "logs.csv")
     assert int(losses[-1]["updates"]) > 0
 
 
@@ -187,7 +181,7 @@ def test_the_example_of_the_readme(tmp_path):
     main = "import sys; from retrax.command.main import main; sys.exit(main())"
     words = [*command.split(), *options.split(), "--run-directory", "run"]
     run_python("-c", main, *words, cwd=tmp_path)
-    assert int(read_rows(tmp_path / "run")[-1]["steps"]) == 2000
+    assert int(read_rows(tmp_path / "run" / "metrics.csv")[-1]["steps"]) == 2000
     assert len(list((tmp_path / "run" / "reverb" / "2000").glob("*/DONE"))) == 1
     check_acme_logs(tmp_path, 2000, set(range(10)))
 
@@ -200,7 +194,7 @@ def test_catch_is_learned(tmp_path):
     options = ["--environment", "catch", "--num-actors", 2, "--run-directory", directory]
     program = life_cycle.Program(directory, *options, "--agent.replay.selector", "proportional")
     program.end(900)
-    assert float(read_rows(directory)[-1]["evaluator_return"]) >= 0.95
+    assert float(read_rows(directory / "metrics.csv")[-1]["evaluator_return"]) >= 0.95
 
 
 @pytest.mark.slow

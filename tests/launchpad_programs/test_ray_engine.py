@@ -27,9 +27,9 @@ pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 
 from benchmark_modules import FOLDER, load
 from node_fakes import Clock
-from run_files import read_rows
 from waiting import wait_for
 
+from retrax.evaluation.suites import read_rows
 from retrax.launchpad_programs.engines import ray as ray_engine
 from retrax.launchpad_programs.engines import ray_head, ray_session
 from retrax.launchpad_programs.engines.ray import RayNode, RayProgram
@@ -374,7 +374,7 @@ def test_a_program_outlives_a_host(cluster):
     replace()
     output = program.end(600)
     assert re.search(r"actor/\d was lost with its host on 127.0.0.3: restart 1", output)
-    assert read_rows(program.directory)[-1]["steps"] == "6000"
+    assert read_rows(program.directory / "metrics.csv")[-1]["steps"] == "6000"
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from node_fakes import Parameters, Writer, acting_agent
+from stepping import FIRST, LAST, MID
 
 from retrax.agents.base import Decision
 from retrax.basics.prng_keys import without_keys
@@ -107,9 +108,6 @@ def test_compiling_changes_nothing_and_happens_once(keys):
         actor.step()
     assert len(traces) == compiled
     assert len(writer.rows) == 3
-
-
-FIRST, MID, LAST = dm_env.StepType
 
 
 def steps(types, rewards):
