@@ -1,6 +1,7 @@
 """`retrax benchmark`: an agent on the tasks of a suite, and tables of the results."""
 
 import csv
+import dataclasses
 import os
 import platform
 import sys
@@ -19,7 +20,7 @@ from ..basics.validation import Range
 from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
 from ..evaluation.statistics import normalised
-from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
+from ..evaluation.suites import BSUITE, Suite, Task, find_suite, read_json
 from ..training.assembly import Start, checked_agent, spec_of
 from ..training.process import DirectoryLock
 from ..training.run_config import RunConfig, read_config
@@ -75,17 +76,22 @@ def benchmark(
     directory = directory or Path("runs") / f"benchmark-{suite}"
     directory = directory.absolute()  # environments may change the working directory
     run = f"{directory / 'runs'}/{agent.replace(':', '-')}"
-    fields: dict[str, Any] = {"agent": agent, "num_envs": num_envs or found.num_envs}
-    fields["evaluate_every"] = 0  # a process of its own evaluates at the end
-    able = []
+    able = list[tuple[Task, RunConfig]]()
     for task in found.choose(tasks):
+        config = RunConfig(
+            agent=agent,
+            environment=task.environment,
+            preset=preset,
+            steps=steps or task.steps,
+            num_envs=num_envs or found.num_envs,
+            evaluate_every=0,  # a process of its own evaluates at the end
+        )
         try:
             if not Path(f"{run}-{task.name}-0").exists():  # else it was checked before
-                probe = RunConfig(environment=task.environment, steps=1, **fields)
-                spec = spec_of(probe)
-                with own_code(probe):
-                    checked_agent(probe.resolve(spec), spec)
-            able.append(task)
+                spec = spec_of(config)
+                with own_code(config):
+                    checked_agent(config.resolve(spec), spec)
+            able.append((task, config))
         except ValueError as error:
             refused = error
             tell(f"{task.name} is left out: {error}")
@@ -93,10 +99,8 @@ def benchmark(
         raise ValueError(f"{agent} can act in no task: {refused}")
     cells = []
     for seed in range(seeds):  # a grid that is stopped early has all tasks with fewer seeds
-        for task in able:
-            fields |= {"environment": task.environment, "steps": steps or task.steps}
-            path = Path(f"{run}-{task.name}-{seed}")
-            config = RunConfig(preset=preset, seed=seed, **fields)
+        for task, config in able:
+            config, path = dataclasses.replace(config, seed=seed), Path(f"{run}-{task.name}-{seed}")
             cells.append(Cell(config, path, episodes or task.episodes))
     with DirectoryLock(directory) as lock:
         path = directory / _SUITE

@@ -16,6 +16,7 @@ import numpy as np
 from dm_env import specs
 
 from .. import __version__
+from ..agents.conformance import timestep_shape
 from ..agents.trained import TrainedAgent
 from ..basics.files import write_json, writing
 from ..basics.prng_keys import with_keys, without_keys
@@ -106,9 +107,7 @@ def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, li
 
     templates = params, jax.eval_shape(trained.begin, jax.random.key(0))
     structure = jax.tree.structure(templates)
-    arrived = (trained.spec.rewards, trained.spec.discounts, trained.spec.observations)
-    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrived]
-    timestep = TimeStep(jax.ShapeDtypeStruct((), np.int32), *shapes)
+    timestep = timestep_shape(trained.spec)
     extras = jax.eval_shape(agent.exploit, *templates, timestep).extras
     inputs = [*jax.tree.leaves(jax.eval_shape(without_keys, templates)), *timestep]
     seed = jax.ShapeDtypeStruct((), np.uint32)

@@ -16,7 +16,7 @@ from ..environments.atari import FRAME_SKIP, EmulatedAtari, emulated_game
 from ..environments.start_states import StartStates, save_states
 from ..environments.switches import split
 from ..evaluation.atari57 import game_slug
-from ..evaluation.evaluations import Evaluation, states_of
+from ..evaluation.evaluations import Evaluation, evaluation_environments
 from ..training.run_config import Purpose, derive_seed, read_config
 from ..training.snapshots import Snapshots
 from .parsing import tell
@@ -46,7 +46,7 @@ def evaluate_suite(
     """
     if output.exists():
         raise ValueError(f"--output {output} exists already: choose another.")
-    tasks: dict[tuple[str, str, str, int], tuple[Path, tuple[str, ...]]] = {}  # by cells of a row
+    tasks: dict[tuple[str, str, str, int], Path] = {}  # by cells of a row
     for run in runs:
         config = read_config(run)
         try:
@@ -54,24 +54,19 @@ def evaluate_suite(
         except ValueError as error:
             raise ValueError(f"{run}: {error}.") from None
         Snapshots(run).find()
-        found = starts
-        if starts[:1] == ("states",) and len(starts) == 2:
-            found = ("states", str(Path(starts[1]) / f"{game}.npz"))
-            states_of(emulated_game(config.environment)[0], Path(found[1]))
-        elif starts != ("noop",):
-            raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
-        row = algorithm or f"own-{config.entry.name}", found[0], game, config.seed
+        evaluation_environments(config, starts, seed=0, num_envs=1).close()  # or refused
+        row = algorithm or f"own-{config.entry.name}", starts[0], game, config.seed
         if row in tasks:
-            raise ValueError(f"{tasks[row][0]} and {run} are both of {game}, seed {config.seed}.")
-        tasks[row] = run, found
+            raise ValueError(f"{tasks[row]} and {run} are both of {game}, seed {config.seed}.")
+        tasks[row] = run
     if not tasks:
         raise ValueError("None of the runs is of a game.")
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w", newline="", encoding="utf-8", buffering=1) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["algorithm", "regime", "game", "seed", "score"])
-        for number, (row, (run, found)) in enumerate(tasks.items(), start=1):
-            scores = evaluate(run, episodes=episodes, seed=seed, starts=found)
+        for number, (row, run) in enumerate(tasks.items(), start=1):
+            scores = evaluate(run, episodes=episodes, seed=seed, starts=starts)
             writer.writerow([*row, f"{scores.mean_return:.10g}"])
             _, _, game, its_seed = row
             tell(f"{number} of {len(tasks)}: {game}, seed {its_seed}: {scores.mean_return:.6g}")

@@ -111,7 +111,8 @@ def evaluate(
       episodes: episodes to run.
       seed: seed of the evaluation's environments.
       starts: how episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or
-        `states FILE`, the emulator states written by record-states, in turn.
+        `states FILE`, the emulator states written by record-states, in turn (of a folder: its file
+        of the game, as ms-pacman.npz).
       arm: follow this arm (from 0) of an agent with a family of policies; Agent57's arm 0 has no
         intrinsic reward. Without it, the agent chooses.
       video: write the episodes to this file, .mp4 or .gif.

@@ -20,7 +20,7 @@ from ..agents.base import ActorState, Agent, Params
 from ..basics.sentences import first_line
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import closing_quietly, drawn
-from ..environments.start_states import StartStates, load_states
+from ..environments.start_states import load_states
 from ..replay.interface import Stopped
 from ..training.loop import RunningReturns
 from ..training.process import StopEvent
@@ -131,26 +131,22 @@ def evaluation_environments(
 ) -> VectorEnvironment:
     """Makes the environments of an evaluation, without switches that are for training only.
 
-    `starts` is `("noop",)`, or `("states", FILE)` for Atari games; a ValueError refuses others.
+    `starts` is `("noop",)`, or for Atari games `("states", PATH)`, where PATH is a file or a folder
+    that has `GAME.npz`. A ValueError refuses others.
     """
     kind, *rest = starts or [""]
     if kind == "noop" and not rest:
         return config.make_environment(seed=seed, num_envs=num_envs, render=render, evaluation=True)
     if kind != "states" or len(rest) != 1:
-        raise ValueError(f"--starts must be noop or states FILE, got {' '.join(starts)!r}.")
+        raise ValueError(f"--starts must be noop or states PATH, got {' '.join(starts)!r}.")
     from ..environments.atari import EmulatedAtari, emulated_game
 
-    game, switches = emulated_game(config.environment)
-    found = states_of(game, Path(rest[0]))
-    return EmulatedAtari(game, num_envs=num_envs, seed=seed, states=found.states, **switches)
-
-
-def states_of(game: str, path: Path) -> StartStates:
-    """The states in a file; a ValueError says that it is damaged or of another game."""
+    (game, switches), path = emulated_game(config.environment), Path(rest[0])
+    path = path / f"{game.replace('_', '-')}.npz" if path.is_dir() else path
     found = load_states(path)
     if found.game != game:
         raise ValueError(f"{path} has start states of {found.game}, not of {game}.")
-    return found
+    return EmulatedAtari(game, num_envs=num_envs, seed=seed, states=found.states, **switches)
 
 
 class PeriodicEvaluation:

@@ -248,6 +248,11 @@ def make_agent(
             return values
         return jnp.where(legal_actions(observations, num_actions), values, -jnp.inf)
 
+    def novelty_errors(predictor: Any, random: Any, observations: jax.Array) -> jax.Array:
+        """Errors `[B]` of random network distillation."""
+        predicted, target = (nets.novelty.apply(x, observations) for x in (predictor, random))
+        return novelty.distillation_error(predicted, target)
+
     def intrinsic_reward(
         params: IntrinsicParams, state: IntrinsicState, observation: jax.Array, is_first: jax.Array
     ) -> tuple[jax.Array, jax.Array, IntrinsicState]:
@@ -269,11 +274,7 @@ def make_agent(
             pseudo_count=config.pseudo_count,
             max_similarity=config.max_similarity,
         )
-        predicted, random = (
-            nets.novelty.apply(part, observation[None])[0]
-            for part in (params.predictor, params.random)
-        )
-        error = novelty.distillation_error(predicted, random)
+        [error] = novelty_errors(params.predictor, params.random, observation[None])
         alpha, moments = novelty.modulator(
             state.moments, error, config.novelty_window, params.num_updates > 0
         )
@@ -400,12 +401,8 @@ def make_agent(
             return stored["intrinsic_reward"]
         observations = sample.rows.observation
         flat = jnp.reshape(observations, (-1, *observations.shape[2:]))
-        predicted, random = (
-            nets.novelty.apply(part, flat)
-            for part in (state.auxiliary_params["predictor"], state.random_params)
-        )
-        errors = novelty.distillation_error(predicted, random).reshape(sample.mask.shape)
-        alpha = novelty.batch_modulators(errors, sample.mask)
+        errors = novelty_errors(state.auxiliary_params["predictor"], state.random_params, flat)
+        alpha = novelty.batch_modulators(errors.reshape(sample.mask.shape), sample.mask)
         return novelty.intrinsic_reward(stored["episodic_reward"], alpha, config.max_modulator)
 
     def unroll(params: Any, rows: Row, memory: Any) -> jax.Array:
@@ -531,8 +528,7 @@ def make_agent(
             dynamics = optax.losses.softmax_cross_entropy_with_integer_labels(
                 logits, rows.action[after - 1]
             )
-            predicted = nets.novelty.apply(params["predictor"], seen)
-            error = novelty.distillation_error(predicted, nets.novelty.apply(random_params, seen))
+            error = novelty_errors(params["predictor"], random_params, seen)
             return sequences.masked_mean(dynamics, exists), sequences.masked_mean(error, exists)
 
         dynamics, distillation = jax.vmap(each)(sample.rows, sample.mask)

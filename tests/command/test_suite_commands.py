@@ -13,7 +13,7 @@ from retrax.command.suite import StateRecorder
 from retrax.environments.atari import Atari, EmulatedAtari
 from retrax.environments.start_states import load_states
 from retrax.evaluation.atari57 import GAMES
-from retrax.evaluation.evaluations import evaluation_environments, states_of
+from retrax.evaluation.evaluations import evaluation_environments
 from retrax.training.run_config import RunConfig
 
 LIVES = "ALE/Breakout-v5,episodic_life=yes,clip_rewards=True,frame_stack=2,num_threads=1"
@@ -71,12 +71,12 @@ def test_recorded_states_are_of_the_game_and_the_same_again(runs, states, tmp_pa
 
 
 def test_episodes_of_an_evaluation_begin_in_the_states(states):
-    file = states / "breakout.npz"
-    run, starts = of("ALE/Breakout-v5"), ["states", str(file)]
+    run, starts = of("ALE/Breakout-v5"), ["states", str(states / "breakout.npz")]
     environment = evaluation_environments(run, starts, seed=0, num_envs=3)
     first = environment.reset().observation
     assert len(np.unique(first.reshape(3, -1), axis=0)) > 1
-    assert states_of("breakout", file) == load_states(file)
+    of_folder = evaluation_environments(run, ["states", str(states)], seed=0, num_envs=3)
+    np.testing.assert_array_equal(of_folder.reset().observation, first)
     noop = evaluation_environments(of("ALE/Breakout-v5"), ["noop"], seed=0, num_envs=1)
     assert type(noop) is not type(environment)
 
@@ -145,7 +145,7 @@ def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, re
     refuses(f"{breakout} and {breakout} are both of breakout, seed 0", breakout, breakout)
     refuses("--episodes must be an integer >= 1, got 0", breakout, "--episodes", 0)
     refuses("is not a run directory", breakout, tmp_path)
-    refuses("must be noop or states FOLDER, got 'human'", breakout, "--starts", "human")
+    refuses("must be noop or states PATH, got 'human'", breakout, "--starts", "human")
     pong = states / "pong.npz"
     refuses(f"{pong} is not a file", breakout, runs["pong"], "--starts", "states", states)
     output.write_text("precious")
@@ -157,9 +157,9 @@ def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, re
     [
         ("ALE/Pong-v5", ["states", "{file}"], "{file} has start states of breakout, not of pong"),
         ("catch", ["states", "{file}"], r"for Atari games \(ALE/...\), not for 'catch'"),
-        ("catch", ["states"], "must be noop or states FILE, got 'states'"),
-        ("catch", ["noop", "{file}"], "must be noop or states FILE, got 'noop {file}'"),
-        ("catch", [], "must be noop or states FILE, got ''"),
+        ("catch", ["states"], "must be noop or states PATH, got 'states'"),
+        ("catch", ["noop", "{file}"], "must be noop or states PATH, got 'noop {file}'"),
+        ("catch", [], "must be noop or states PATH, got ''"),
     ],
 )
 def test_wrong_starts_are_refused(states, environment, starts, sentence):
