@@ -246,10 +246,10 @@ class Counter(Node):
 
     def _snapshot_counters(self) -> dict[str, Any]:
         seconds = self._recorder.seconds if self._recorder else 0.0
-        return {**dataclasses.asdict(self._counters), "seconds": seconds}
+        return {**vars(self._counters), "seconds": seconds}
 
     def _write_status(self) -> None:
-        write_json(self._directory / STATUS, self.status())
+        write_json(self._directory / STATUS, self.status(), indent=None)
 
     def _write_row(self, recorder: Recorder) -> None:
         """Writes a row in the node's own thread, beside which calls are answered."""

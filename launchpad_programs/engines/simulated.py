@@ -70,9 +70,17 @@ class Task:
 
     process: Process
     until: float = 0.0
+    function: Callable[[], Any] = bool
     ready: Callable[[], bool] | None = None
-    done: bool = False
-    baton: Any = dataclasses.field(default_factory=queue.SimpleQueue)
+    baton: Any = None  # of its thread, once it has begun
+
+
+_IDLE = list[Any]()  # batons of threads without a task: starting threads is slow
+
+
+def _serve(baton: Any) -> None:
+    while True:
+        baton.get()()
 
 
 class Scheduler:
@@ -82,19 +90,14 @@ class Scheduler:
         numbers = np.random.default_rng(seed).random
         batches = iter(lambda: numbers(256).tolist(), None)  # cheaper than one by one
         self.now, self.draw = 0.0, itertools.chain.from_iterable(batches).__next__
-        self.main = self.current = Task(Process("launcher/0"))
-        self.tasks, self._hash = [self.current], hashlib.sha256()
+        self.main = self.current = Task(Process("launcher/0"), baton=queue.SimpleQueue())
+        self.tasks, self.hash = [self.current], hashlib.sha256()  # of all events
         self.events = self.lives = 0
 
     def note(self, text: str) -> None:
         """An event."""
         self.events += 1
-        self._hash.update(f"{self.now:.6f} {self.current.process.name} {text}\n".encode())
-
-    @property
-    def digest(self) -> str:
-        """A hash of all events."""
-        return self._hash.hexdigest()[:16]
+        self.hash.update(f"{self.now:.6f} {self.current.process.name} {text}\n".encode())
 
     def wait(self, ready: Callable[[], bool] | None, seconds: float | None) -> None:
         """Gives the baton away until `ready()`, or for some seconds."""
@@ -111,22 +114,8 @@ class Scheduler:
 
     def spawn(self, process: Process, function: Callable[[], Any], delay: float = 0.0) -> Task:
         """A new thread of a process, which begins after some seconds."""
-        task = Task(process, self.now + delay)
-        self.tasks.append(task)
-
-        def work() -> None:
-            task.baton.get()
-            try:
-                with contextlib.suppress(Killed, Hanging):
-                    if not process.how:
-                        function()
-            finally:  # after an error, which Python prints, too
-                task.done = True
-                self.tasks.remove(task)
-                self._give(self._next())
-
-        threading.Thread(target=work, daemon=True).start()
-        return task
+        self.tasks.append(Task(process, self.now + delay, function))
+        return self.tasks[-1]
 
     def end(self) -> None:
         """Ends every thread but this one."""
@@ -137,8 +126,23 @@ class Scheduler:
             self.wait(None, 0.0)
 
     def _give(self, task: Task) -> None:
-        self.current = task
-        task.baton.put(None)
+        self.current, work = task, None
+        if task.baton is None:
+            if not _IDLE:
+                _IDLE.append(queue.SimpleQueue())
+                threading.Thread(target=_serve, args=_IDLE[:], daemon=True).start()
+            task.baton, work = _IDLE.pop(), functools.partial(self._run, task)
+        task.baton.put(work)
+
+    def _run(self, task: Task) -> None:
+        try:
+            with contextlib.suppress(Killed, Hanging):
+                if not task.process.how:
+                    task.function()
+            _IDLE.append(task.baton)
+        finally:  # after an error, which Python prints, too
+            self.tasks.remove(task)
+            self._give(self._next())
 
     def _next(self) -> Task:
         now, tasks = self.now, self.tasks
@@ -194,18 +198,16 @@ class _Condition:
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
         until = self._scheduler.now + timeout
         while not (result := predicate()) and self._scheduler.now < until:
-            owners, self._owners, seen = self._owners, [], self._notified
-            try:
-                is_notified = functools.partial(self._is_notified, seen)
-                self._scheduler.wait(is_notified, until - self._scheduler.now)
-                while self._owners:
-                    self._scheduler.wait(lambda: not self._owners, None)
-            finally:
-                self._owners = owners
+            self._wait(until - self._scheduler.now)
         return result
 
-    def _is_notified(self, before: int) -> bool:
-        return self._notified > before
+    def _wait(self, seconds: float) -> None:
+        owners, self._owners, seen = self._owners, [], self._notified
+        try:
+            self._scheduler.wait(lambda: self._notified > seen, seconds)
+            self.__enter__()
+        finally:
+            self._owners = owners
 
 
 class _Thread:
@@ -218,7 +220,7 @@ class _Thread:
         self._task = self._scheduler.spawn(self._scheduler.current.process, self._target)
 
     def join(self, timeout: float | None = None) -> None:
-        self._scheduler.wait(lambda: self._task.done, timeout)
+        self._scheduler.wait(lambda: self._task not in self._scheduler.tasks, timeout)
 
 
 class _Executor:
@@ -308,8 +310,7 @@ class Program:
         self.scheduler, self._max_restarts = scheduler, max_restarts
         self.processes, self.restarts = dict[str, Process](), dict[str, int]()
         self.stop, self.stopped_at = _Event(scheduler), math.inf
-        self.errors = list[str]()
-        self._waiting: list[Fault] = []  # for calls and writes
+        self.errors, self._waiting = list[str](), list[Fault]()  # for calls and writes
         self._network = Process("network/0")
         scheduler.spawn(self._network, lambda: self._strike(faults))
 
@@ -408,8 +409,7 @@ class Program:
         self._start(spec, self.config)
 
         def revive() -> bool:
-            restarts = self.restarts.get(name, 0) + 1
-            if restarts <= self._max_restarts:
+            if (restarts := self.restarts.get(name, 0) + 1) <= self._max_restarts:
                 self.restarts[name] = restarts
                 write_json(self.config.directory / RESTARTS, self.restarts)
                 newest = newest_snapshot(self.config.directory)
@@ -435,11 +435,11 @@ class Program:
         def peer(name: str) -> Peer:
             return Peer(name, self, process, clock)
 
+        peers = make_peers(config, process.stop, peer, _AHEAD, clock)
+
         def run() -> None:
             try:
-                node = make_node(
-                    spec, config, make_peers(config, process.stop, peer, _AHEAD, clock)
-                )
+                node = make_node(spec, config, peers)
                 self.made(process, node)
                 node.run()
                 self.end(process, "done")
