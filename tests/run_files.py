@@ -82,6 +82,13 @@ def loop_in(environment, agent, config, key, **options):
     return Loop([actor], learner, [local]), local
 
 
+def flip(path, bit):
+    """Flips one bit of a file; flipping it again restores the file."""
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
 def rows(directory):
     """metrics.csv without the columns of wall-clock time."""
     return [

@@ -1,9 +1,11 @@
+import functools
 import re
 import sys
 
 import jax
 import numpy as np
 import pytest
+from benchmark_modules import install
 from dm_env import specs
 from fresh_python import run_python
 from source_files import PROJECT
@@ -25,6 +27,8 @@ NUMBER = 3
 FUNCTION = make_agent
 """
 
+install = functools.partial(install, group="retrax.agents")
+
 
 @pytest.fixture
 def site(own_modules, monkeypatch):
@@ -33,15 +37,6 @@ def site(own_modules, monkeypatch):
     directory.mkdir()
     monkeypatch.syspath_prepend(directory)
     return directory
-
-
-def install(site, distribution, **agents):
-    """Writes the metadata of a distribution that registers agents."""
-    metadata = site / f"{distribution}-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1\n")
-    lines = [f"{name} = {value}" for name, value in agents.items()]
-    (metadata / "entry_points.txt").write_text("\n".join(["[retrax.agents]", *lines]))
 
 
 def write(directory, name, text=ENTRY):

@@ -5,6 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
+from run_files import flip
 
 from retrax.basics.files import (
     MANIFEST,
@@ -23,13 +24,6 @@ def folder(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     write_manifest(tmp_path)
     return tmp_path
-
-
-def flip(path, bit):
-    """Flips one bit of a file; flipping it again restores the file."""
-    data = bytearray(path.read_bytes())
-    data[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("name", ["a/d/large", "a/a name with spaces", MANIFEST])

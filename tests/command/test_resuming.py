@@ -7,7 +7,8 @@ import signal
 import sys
 
 import pytest
-from benchmark_modules import load
+from benchmark_modules import FOLDER
+from fresh_python import run_python
 from run_files import check_equal, newest, rows, stop_with
 
 from retrax.evaluation.evaluations import PeriodicEvaluation
@@ -148,29 +149,19 @@ def test_environments_that_cannot_continue_begin_new_episodes(
     assert [row["steps"] for row in rows(run)] == ["40", "80", "120", "160", "200"]
 
 
-@pytest.fixture
-def exact_resume(here, monkeypatch):
-    """benchmarks/exact_resume.py, whose `main` takes arguments."""
-    monkeypatch.chdir(here)
-    module = load("exact_resume")
-    main = module.main
-
-    def with_arguments(*words):
-        words = ["exact_resume.py", *words, "--agents", "noisy_agent:NOISY"]
-        monkeypatch.setattr(sys, "argv", words)
-        return main()
-
-    module.main = with_arguments
-    return module
+def exact_resume(here, *words):
+    """What benchmarks/exact_resume.py prints."""
+    words = [*words, "--agents", "noisy_agent:NOISY"]
+    return run_python(FOLDER / "exact_resume.py", *words, cwd=here)
 
 
 @pytest.mark.documents
-def test_the_table_of_equal_runs(exact_resume, capsys):
-    assert exact_resume.main("resume", "--steps", "60", "--environments", "catch") == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "stopped at" in line]
+def test_the_table_of_equal_runs(here):
+    out = exact_resume(here, "resume", "--steps", "60", "--environments", "catch")
+    (line,) = [line for line in out.splitlines() if "stopped at" in line]
     assert line.endswith("equal")
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_again_and_again_is_one_run(exact_resume):
-    assert exact_resume.main("kills", "--environments", "catch", "CartPole-v1") == 0
+def test_a_run_that_is_killed_again_and_again_is_one_run(here):
+    exact_resume(here, "kills", "--environments", "catch", "CartPole-v1")

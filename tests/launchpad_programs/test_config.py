@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fresh_python import run_python
 from program_configs import make_config, make_run, make_workers
+from run_files import flip
 
 from retrax.agents.reactor import AGENT
 from retrax.basics.files import write_manifest
@@ -120,9 +121,7 @@ def test_a_replay_is_continued_by_the_engine_that_can_read_it(tmp_path):
 def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path):
     program = saved_program(tmp_path)
     path = tmp_path / "actors" / "0.npz"
-    data = bytearray(path.read_bytes())
-    data[12] ^= 1  # the date of a file in the archive, which NumPy does not look at
-    path.write_bytes(data)
+    flip(path, 8 * 12)  # the date of a file in the archive, which NumPy does not look at
     with pytest.raises(ValueError, match=f"{path} is not what was written: .*: remove the file"):
         resumed(program, RAY)
 

@@ -1,6 +1,7 @@
 """The counter: granted steps, phases, rows of metrics.csv, status.json."""
 
 import contextlib
+import dataclasses
 import importlib
 import itertools
 import json
@@ -10,7 +11,6 @@ from node_fakes import Clock, DirectPeers
 from program_configs import make_config
 
 from retrax.agents import reactor
-from retrax.agents.entry import AgentEntry
 from retrax.basics.files import write_json
 from retrax.evaluation.suites import read_rows
 from retrax.launchpad_programs import counter as counter_module
@@ -108,14 +108,8 @@ def test_phases(make_counter, tmp_path):
     assert read_json(tmp_path / STATUS)["phase"] == "finished"
 
 
-BANDIT = AgentEntry(
-    name="bandit",
-    make_agent=reactor.AGENT.make_agent,
-    Config=reactor.Config,
-    presets=reactor.AGENT.presets,
-    episode_metrics=("arm",),
-    evaluation_modes=("greedy_arm", "sampled_arm"),
-)
+MODES = ("greedy_arm", "sampled_arm")
+BANDIT = dataclasses.replace(reactor.AGENT, episode_metrics=("arm",), evaluation_modes=MODES)
 
 
 def test_rows_by_hand(make_counter, tmp_path, monkeypatch):

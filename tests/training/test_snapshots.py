@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from run_files import flip
 
 from retrax.basics import files
 from retrax.basics.files import sealed
@@ -227,12 +228,6 @@ def test_a_missing_part_is_named(tmp_path, part):
     write_state(file(tmp_path, 7), {name: x for name, x in parts.items() if name != part})
     with pytest.raises(ValueError, match=rf"7.npz is of another .*\(it has no part {part}\)\.$"):
         read(tmp_path, actors=())
-
-
-def flip(path, bit):
-    data = bytearray(path.read_bytes())
-    data[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
 
 
 def test_100_of_100_flipped_bits_are_refused(tmp_path):

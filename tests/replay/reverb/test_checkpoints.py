@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from run_files import flip
 
 from retrax.replay.reverb import Checkpoints
 from retrax.replay.reverb.library import reverb
@@ -76,8 +77,6 @@ def test_a_flipped_bit_of_a_checkpoint_is_found(serve, tmp_path):
     checkpoints.keep(100)
     files = [path for path in (tmp_path / "reverb" / "100").rglob("*") if path.is_file()]
     path = max(files, key=lambda path: path.stat().st_size)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 4
-    path.write_bytes(data)
+    flip(path, 4 * path.stat().st_size)
     with pytest.raises(ValueError, match=re.escape(f"{path} is not what was written")):
         checkpoints.check(100)
