@@ -90,34 +90,32 @@ class Agent(NamedTuple):
     sequence: SequenceSpec
 
 
-MakeAgent = TypeVar("MakeAgent", bound=Callable[..., Agent])  # what wrappers decorate
+MakeAgent = TypeVar("MakeAgent", bound=Callable[..., Agent])  # what is decorated
 
 
-def wraps_agents(wrap: Callable[..., Agent]) -> Callable[[MakeAgent], MakeAgent]:
-    """Decorates `make_agent`: its agents go through `(agent, EnvironmentSpec, config) -> agent`."""
+def decorator(make: Callable[..., Agent]) -> Callable[[MakeAgent], MakeAgent]:
+    """A decorator of `make_agent`; `make` gets what it decorates, and then its arguments."""
 
     def decorate(make_agent: MakeAgent) -> MakeAgent:
         @functools.wraps(make_agent)
-        def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
-            return wrap(make_agent(environment_spec, config, **parts), environment_spec, config)
+        def decorated(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
+            return make(make_agent, environment_spec, config, **parts)
 
-        return cast(MakeAgent, make)
+        return cast(MakeAgent, decorated)
 
     return decorate
 
 
-def takes_wrapper(make_agent: MakeAgent) -> MakeAgent:
-    """Decorates `make_agent`: its argument `wrap`, `(agent, config) -> agent`, changes the agent.
+@decorator
+def takes_wrapper(
+    make_agent: Any, environment_spec: Any, config: Any, *, wrap: Any = None, **parts: Any
+) -> Agent:
+    """`make_agent` takes `wrap`, `(agent, config) -> agent`, which changes the agent.
 
     As the innermost decorator, it gives `wrap` the agent's own learner state, and scaled rewards.
     """
-
-    @functools.wraps(make_agent)
-    def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
-        wrap = parts.pop("wrap", None) or (lambda agent, config: agent)
-        return cast(Agent, wrap(make_agent(environment_spec, config, **parts), config))
-
-    return cast(MakeAgent, make)
+    agent: Agent = make_agent(environment_spec, config, **parts)
+    return agent if wrap is None else wrap(agent, config)
 
 
 def update(agent: Agent) -> UpdateFunction:

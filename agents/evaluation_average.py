@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..datatypes import EnvironmentSpec, TimeStep
-from .base import ActorState, Agent, Decision, MakeAgent, wraps_agents
+from ..datatypes import TimeStep
+from .base import ActorState, Agent, Decision, MakeAgent, decorator
 
 
 class AveragedLearnerState(NamedTuple):
@@ -42,9 +42,9 @@ def evaluates_average(part: str | None = None) -> Callable[[MakeAgent], MakeAgen
       part: name of the averaged field of the acting parameters, a NamedTuple; None: all of them.
     """
 
-    @wraps_agents
-    def decorate(agent: Agent, environment_spec: EnvironmentSpec, config: Any) -> Agent:
-        del environment_spec
+    @decorator
+    def averaging(make_agent: Any, environment_spec: Any, config: Any, **parts: Any) -> Agent:
+        agent: Agent = make_agent(environment_spec, config, **parts)
         decay = config.evaluation_average_decay
         if not decay:
             return agent
@@ -82,4 +82,4 @@ def evaluates_average(part: str | None = None) -> Callable[[MakeAgent], MakeAgen
             apply=apply,
         )
 
-    return decorate
+    return averaging

@@ -5,8 +5,7 @@ replay stores each frame once (`SequenceSpec.frame_stack`), so both show the net
 """
 
 import dataclasses
-import functools
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ import numpy as np
 from dm_env import StepType, specs
 
 from ..datatypes import EnvironmentSpec, TimeStep, stacked_shape
-from .base import ActingFunction, ActorState, Agent, Decision, MakeAgent, Params
+from .base import ActingFunction, ActorState, Agent, Decision, Params, decorator
 
 
 class FrameStackState(NamedTuple):
@@ -39,31 +38,29 @@ def stacked_spec(environment_spec: EnvironmentSpec, frame_stack: int) -> Environ
     return environment_spec._replace(observations=seen)
 
 
-def sees_frame_stacks(make_agent: MakeAgent) -> MakeAgent:
-    """Decorates `make_agent(environment_spec, config, ...)`, whose config has a `frame_stack`.
+@decorator
+def sees_frame_stacks(
+    make_agent: Any, environment_spec: EnvironmentSpec, config: Any, **parts: Any
+) -> Agent:
+    """Where the config's `frame_stack` is above 1, the agent is made for `stacked_spec`.
 
-    The decorated function makes the agent for `stacked_spec`, and lets it take single observations.
+    It takes single observations.
     """
+    count, seen = config.frame_stack, environment_spec.observations
+    agent: Agent = make_agent(stacked_spec(environment_spec, count), config, **parts)
+    if count == 1:
+        return agent
 
-    @functools.wraps(make_agent)
-    def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
-        count, seen = config.frame_stack, environment_spec.observations
-        agent = make_agent(stacked_spec(environment_spec, count), config, **parts)
-        if count == 1:
-            return agent
+    def begin(key: jax.Array, actor_id: Any, num_actors: int) -> FrameStackState:
+        frames = jnp.zeros((count - 1, *seen.shape), seen.dtype)
+        return FrameStackState(frames, agent.begin(key, actor_id, num_actors))
 
-        def begin(key: jax.Array, actor_id: Any, num_actors: int) -> FrameStackState:
-            frames = jnp.zeros((count - 1, *seen.shape), seen.dtype)
-            return FrameStackState(frames, agent.begin(key, actor_id, num_actors))
-
-        return agent._replace(
-            begin=begin,
-            explore=_stacking(agent.explore),
-            exploit=_stacking(agent.exploit),
-            sequence=dataclasses.replace(agent.sequence, frame_stack=count),
-        )
-
-    return cast(MakeAgent, make)
+    return agent._replace(
+        begin=begin,
+        explore=_stacking(agent.explore),
+        exploit=_stacking(agent.exploit),
+        sequence=dataclasses.replace(agent.sequence, frame_stack=count),
+    )
 
 
 def _stacking(act: ActingFunction) -> ActingFunction:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, Sample, TimeStep
-from .base import ActingFunction, ActorState, Agent, Decision, Update, wraps_agents
+from .base import ActingFunction, ActorState, Agent, Decision, Update, decorator
 
 EPSILON = 1e-8  # added to variances (SimBa)
 
@@ -45,14 +45,16 @@ def normalize(observation: Any, moments: Moments) -> jax.Array:
     return jnp.clip(unit, -10.0, 10.0)  # as Stable-Baselines3's `VecNormalize`
 
 
-@wraps_agents
-def normalizes_observations(agent: Agent, environment_spec: EnvironmentSpec, config: Any) -> Agent:
-    """Decorates `make_agent`: where the config has `normalize_observations`, float arrays are.
+@decorator
+def normalizes_observations(
+    make_agent: Any, environment_spec: EnvironmentSpec, config: Any, **parts: Any
+) -> Agent:
+    """Where the config has `normalize_observations`, float arrays are normalised.
 
     Images are not: networks scale them. Moments that are averaged over devices lack the variance
     between their batches' means, about 1 / B of all.
     """
-    seen = environment_spec.observations
+    agent, seen = make_agent(environment_spec, config, **parts), environment_spec.observations
     if not (config.normalize_observations and np.issubdtype(seen.dtype, np.floating)):
         return agent
 

@@ -28,8 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
-from ..datatypes import EnvironmentSpec, Sample, TimeStep
-from .base import ActingFunction, Agent, Decision, Params, Update, wraps_agents
+from ..datatypes import Sample, TimeStep
+from .base import ActingFunction, Agent, Decision, Params, Update, decorator
 
 DISCOUNTED_SUM = "discounted_sum"  # name of the extra
 HEADROOM = 2.0  # of the presets' supports over the largest sum
@@ -88,13 +88,13 @@ def logged_sums(timesteps: TimeStep, discount: float) -> jax.Array:
     return jax.lax.scan(step, _no_sums(), timesteps)[1]
 
 
-@wraps_agents
-def scales_rewards(agent: Agent, environment_spec: EnvironmentSpec, config: Any) -> Agent:
-    """Decorates `make_agent`: where the config has `scale_rewards`, samples have scaled rewards.
+@decorator
+def scales_rewards(make_agent: Any, environment_spec: Any, config: Any, **parts: Any) -> Agent:
+    """Where the config has `scale_rewards`, samples have scaled rewards.
 
     The metrics then include the divisor, `reward_scale`.
     """
-    del environment_spec
+    agent: Agent = make_agent(environment_spec, config, **parts)
     if not config.scale_rewards:
         return agent
     discount = config.discount
