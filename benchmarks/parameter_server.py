@@ -1,7 +1,7 @@
 """Speed of workers around a parameter server, compared with one process.
 
     python benchmarks/parameter_server.py [--agent reactor] [--environment catch] [--preset NAME]
-        [--workers 1 2 4] [--steps 20000] [--launch local_mp] [--out DIR]
+        [--workers 1 2 4] [--steps 20000] [--engine NAME] [--out DIR]
 
 Each worker has one environment, and one process as many as the most workers. Rates are over the
 time in which gradients are applied, without compilation. Bytes are those of packed gradients, and
@@ -38,8 +38,8 @@ def run(directory, options, workers):
     command = ["train", options.agent, "--num-envs", str(max(options.workers))]
     if workers:
         command = ["train", options.agent, "--num-workers", str(workers)]
-        if options.launch != "train":
-            command = ["launch", *command[1:], "--launch", options.launch]
+        if options.engine != "train":
+            command = ["launch", *command[1:], "--engine", options.engine]
     command += ["--environment", options.environment, "--steps", str(options.steps), "--plain"]
     command += [] if options.preset is None else ["--preset", options.preset]
     command += ["--run-directory", str(directory), "--log-every", str(max(1, options.steps // 50))]
@@ -86,7 +86,8 @@ def main():
     parser.add_argument("--preset")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--launch", choices=["local_mp", "local_mt", "train"], default="local_mp")
+    engines = ["launchpad", "ray", "threads", "train"]
+    parser.add_argument("--engine", choices=engines, default="launchpad")
     parser.add_argument("--gradients", type=int, default=200, help="timed in the server alone")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()

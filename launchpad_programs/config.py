@@ -115,14 +115,8 @@ def write_program(config: ProgramConfig) -> None:
     write_json(config.directory / PROGRAM, {name: getattr(config, name) for name in names})
 
 
-def read_options(directory: Path, run: RunConfig, **changes: Any) -> ProgramConfig:
-    """The config of a program that is resumed, from program.json with changes."""
-    options = json.loads((directory / PROGRAM).read_text(encoding="utf-8"))
-    return ProgramConfig(run=run, directory=directory, **{**options, **changes})
-
-
 def read_json(path: Path) -> dict[str, Any]:
-    """Of `STATUS` or `RESTARTS`; empty before it is written."""
+    """Of `PROGRAM`, `STATUS` or `RESTARTS`; empty before it is written."""
     with contextlib.suppress(FileNotFoundError):
         return dict(json.loads(path.read_text(encoding="utf-8")))
     return {}

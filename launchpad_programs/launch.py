@@ -22,7 +22,7 @@ from ..training.assembly import check_devices, checked_agent, open_snapshots, sp
 from ..training.process import DirectoryLock
 from ..training.run_config import PROGRAM, RunConfig, check_unused, new_directory, read_config
 from ..training.snapshots import check_states, newest_snapshot
-from .config import ProgramConfig, read_options, write_program
+from .config import ProgramConfig, read_json, write_program
 from .engines import isolation
 from .engines.options import EngineOptions, ProgramOptions, missing_packages
 from .launcher import CALLER, LaunchSummary, run_program, summarise
@@ -46,13 +46,12 @@ class LaunchArguments(EngineOptions, RunArguments):
     def resumed(cls, directory: Path) -> "LaunchArguments":
         """The arguments that continue a program as it is."""
         run = read_config(directory)
-        if not (directory / PROGRAM).is_file():
+        if not (options := read_json(directory / PROGRAM)):
             raise ValueError(
                 f"{directory} was trained in one process: continue it with retrax train --resume "
                 f"{directory}"
             )
-        options = part(read_options(directory, run), ProgramOptions)
-        return cls(**vars(run), **vars(options), resume=directory)
+        return cls(**vars(run), **options, resume=directory)
 
     def run(self, **changes: Any) -> RunConfig:
         """The run, with changes and a program's defaults."""
@@ -115,9 +114,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             lock = stack.enter_context(DirectoryLock(directory))
             run.find_logger()
             check_devices(run.learner_devices)
-            program = read_options(directory, run, **vars(part(engine, ProgramOptions)))
-            check_engine(engine, program)
-            program, warnings = resumed(program, engine)
+            program, warnings = resumed(_program(run, directory, engine), engine)
         else:
             program = _new(run, directory, engine, spec)
             notes = [run.entry.describe_preset(run.environment, spec)]
@@ -138,13 +135,12 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             f"{run.environments_per_actor} environments, run directory {directory}"
         )
         summary = run_program(
-            program, opened, mode=engine.launch, plain=given.plain, notes=notes, warnings=warnings
+            program, opened, name=engine.name, plain=given.plain, notes=notes, warnings=warnings
         )
     if not summary.finished:
         why = "A node failed. " if summary.failed else "Stopped by you. "
         at = "" if summary.snapshot is None else f"Snapshot at {summary.snapshot} steps. "
         options = f" --engine {engine.engine}" if engine.engine else ""
-        options += " --launch local_mt" if engine.launch == "local_mt" else ""
         tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
     next_one = f"Next: retrax evaluate {directory}  |  retrax plot {directory}"
     print(f"Run in {directory}. {next_one}", flush=True)
@@ -154,10 +150,6 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
 def check_engine(engine: EngineOptions, program: ProgramConfig) -> None:
     """Refuses in one sentence (ModuleNotFoundError, ValueError) what could not run."""
     program.acme_options()  # imported before any process starts
-    if engine.name == "threads" and engine.engine is not None:
-        raise ValueError(
-            f"--engine {engine.engine} runs processes: leave --launch {engine.launch} out."
-        )
     if engine.ray_address is not None and engine.name != "ray":
         raise ValueError("--ray-address needs --engine ray.")
     if engine.name == "ray":
@@ -168,7 +160,7 @@ def check_engine(engine: EngineOptions, program: ProgramConfig) -> None:
         raise ModuleNotFoundError(
             "--engine launchpad needs Linux, Python 3.10 and the distributed tier: pip install -r "
             "requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' (not "
-            f"installed: {', '.join(missing)}). --engine ray and --launch local_mt work without it."
+            f"installed: {', '.join(missing)}). --engine ray and --engine threads work without it."
         )
 
 
@@ -201,7 +193,7 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
         if newest is not None and kept_file(directory, newest).is_file():
             raise ValueError(
                 f"The replay of {directory} is not Reverb's, and --engine launchpad cannot restore "
-                "it: resume with --engine ray or --launch local_mt."
+                "it: resume with --engine ray or --engine threads."
             )
         from ..replay.reverb import Checkpoints
 
@@ -224,13 +216,20 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
     return dataclasses.replace(program, resumed_at=steps), notes
 
 
+def _program(run: RunConfig, directory: Path, engine: EngineOptions) -> ProgramConfig:
+    """The program of a resolved run, which the engine could run."""
+    options = vars(part(engine, ProgramOptions))
+    program = ProgramConfig(run=run, directory=directory, **options)
+    check_engine(engine, program)
+    return program
+
+
 def _new(
     run: RunConfig, directory: Path, engine: EngineOptions, spec: EnvironmentSpec
 ) -> ProgramConfig:
     """The program of a run, resolved and checked."""
-    options, run = vars(part(engine, ProgramOptions)), run.resolve(spec)
-    program = ProgramConfig(run=run, directory=directory, **options)
-    check_engine(engine, program)
+    run = run.resolve(spec)
+    program = _program(run, directory, engine)
     available, count = psutil.virtual_memory().available, run.num_actors
     fitting = max(int(available / _ACTOR_BYTES), 1)
     if engine.name != "threads" and count > fitting:

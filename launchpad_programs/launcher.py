@@ -53,13 +53,13 @@ def run_program(
     config: ProgramConfig,
     engine: Engine,
     *,
-    mode: str,
+    name: str,
     plain: bool,
     notes: Sequence[str],
     warnings: Sequence[str] = (),
 ) -> LaunchSummary:
-    """Runs a program to its end, or until a signal stops it; `mode` as `EngineOptions.launch`."""
-    has_processes, caller = mode == "local_mp", os.environ.pop(CALLER, None)
+    """Runs a program to its end, or until a signal stops it; `name` as `EngineOptions.name`."""
+    has_processes, caller = name != "threads", os.environ.pop(CALLER, None)
     log = setup_log(config.directory)
     try:
         for name in (STATUS, RESTARTS):  # of a program that has ended

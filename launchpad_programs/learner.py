@@ -51,11 +51,11 @@ class LearningNode(Node):
         self._steps = 0  # which its snapshots count
         self._next_report = 0.0
         self._saved_updates = -1  # in the newest snapshot
-        self._last = self._clock.monotonic(), 0, 0.0  # see `_learned`
+        self._last = self._clock.monotonic(), 0.0  # see `_learned`
 
     def start(self) -> None:
         """Rates and intervals begin now, at what was restored."""
-        self._last = self._clock.monotonic(), self.learner.updates, 0.0
+        self._last = self._clock.monotonic(), 0.0
         self._saved_updates = self.learner.updates
         self._interval.saved(self._steps, took=0.0)
 
@@ -85,14 +85,12 @@ class LearningNode(Node):
         """Values of a report: of the replay, and of the learner, who has waited so long by now."""
         now = self._clock.monotonic()
         self._next_report = now + _REPORT_SECONDS
-        then, updates, idle_before = self._last
-        self._last = now, self.learner.updates, idle_seconds
-        seconds = max(now - then, 1e-9)
+        then, idle_before = self._last
+        self._last = now, idle_seconds
         values = {
             "weight": self.learner.metrics.weight,
             "metrics": self.learner.metrics.flush(),
-            "updates_per_second": (self.learner.updates - updates) / seconds,
-            "idle_share": min(1.0, (idle_seconds - idle_before) / seconds),
+            "idle_share": min(1.0, (idle_seconds - idle_before) / max(now - then, 1e-9)),
         }
         if status is not None:
             values |= {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
@@ -117,6 +115,7 @@ class LearnerNode(LearningNode):
         """Restores a snapshot if the run is resumed. For `kept` see `Peers.replay`."""
         super().__init__(config, publisher_of(config.run), learner, peers, folder=config.directory)
         self._parameters, self._replay, self._kept, self._logger = parameters, replay, kept, logger
+        self.get = parameters.get  # which the other nodes call
         self._names = [*metric_names, *program_columns(config.run)]
         self._counters: dict[str, Any] = {}  # as the counter answered last
         self._is_started, self._restarts = False, config.restarts
@@ -127,10 +126,6 @@ class LearnerNode(LearningNode):
             learner.restore(snapshot)
             self._counters = dict(snapshot.counters)
             self._steps = self._counters["steps"]
-
-    def get(self, known_version: int) -> tuple[int, bytes | None]:
-        """`ParameterServer.get`, which the other nodes call."""
-        return self._parameters.get(known_version)
 
     def start(self) -> None:
         """Compiles, publishes the first parameters, and lets the actors begin."""

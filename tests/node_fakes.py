@@ -70,7 +70,7 @@ class Parameters:
     """A parameter client whose parameters never change."""
 
     staleness, version, params, new_priority, closed, steps = 2, 7, None, 1.0, False, 0
-    wanted = False
+    wanted, get = False, None
 
     def wait(self):
         self.version = 1

@@ -242,9 +242,8 @@ class CourierPeer(RemotePeer):
         super().__init__(name, stop)
         self._client = client
 
-    def _send(self, method: str, *arguments: Any) -> "concurrent.futures.Future[Any]":
-        future: concurrent.futures.Future[Any] = getattr(self._client.futures, method)(*arguments)
-        return future
+    def _send(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._client.futures, method)(*arguments)
 
     def _read(self, sent: "concurrent.futures.Future[Any]", timeout: float) -> Any:
         try:

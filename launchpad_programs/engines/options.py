@@ -30,12 +30,10 @@ class ProgramOptions:
 class EngineOptions(ProgramOptions):
     """How a program is run."""
 
-    launch: Literal["local_mp", "local_mt"] = "local_mp"
-    """local_mp: processes. local_mt: threads of one process."""
-
-    engine: Literal["launchpad", "ray"] | None = None
-    """What runs the processes. launchpad ends the program when a process dies; ray restarts the
-    process. The default is launchpad where it is installed, and ray elsewhere."""
+    engine: Literal["launchpad", "ray", "threads"] | None = None
+    """What runs the nodes. launchpad ends the program when a process dies; ray restarts the
+    process; threads are of one process, for debuggers. The default is launchpad where it is
+    installed, and ray elsewhere."""
 
     ray_address: str | None = None
     """HOST:PORT of the head of a running Ray cluster to which this machine belongs
@@ -54,8 +52,6 @@ class EngineOptions(ProgramOptions):
     @property
     def name(self) -> Literal["launchpad", "ray", "threads"]:
         """The engine."""
-        if self.launch == "local_mt":
-            return "threads"
         return self.engine or ("ray" if missing_packages() else "launchpad")
 
     @property

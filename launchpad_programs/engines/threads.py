@@ -1,4 +1,4 @@
-"""Threads of this process: `--launch local_mt`, for debuggers. Nothing listens, nothing is sent."""
+"""Threads of this process: `--engine threads`, for debuggers. Nothing listens, nothing is sent."""
 
 import os
 import sys

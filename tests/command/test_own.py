@@ -176,7 +176,7 @@ def test_a_wrong_agent_is_one_sentence_and_nothing_is_written(
     scratch, refused, verb, agent, sentence
 ):
     (scratch / "broken.py").write_text("raise RuntimeError('no good')\n")
-    threads = ("--launch", "local_mt") if verb == "launch" else ()
+    threads = ("--engine", "threads") if verb == "launch" else ()
     sentence, _, line = sentence.partition("({}:")
     if line:  # what stands in the named line of the file
         lines = [n for n, text in enumerate(AGENTS.splitlines(), 1) if line[:-1] in text]

@@ -13,9 +13,9 @@ from run_files import flip
 
 from retrax.agents.reactor import AGENT
 from retrax.basics.files import write_manifest
-from retrax.launchpad_programs.config import read_options, write_program
+from retrax.launchpad_programs.config import write_program
 from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
-from retrax.launchpad_programs.launch import resumed
+from retrax.launchpad_programs.launch import LaunchArguments, resumed
 from retrax.replay.selectors import has_tables
 from retrax.training.learner import Snapshot
 from retrax.training.run_config import read_config
@@ -41,10 +41,10 @@ def test_options_are_written_and_read(tmp_path, acme_module):
     config = make_config(tmp_path, run=run, acme="my_options:OPTIONS", max_lead=3)
     write_program(config)
     assert read_config(tmp_path) == run
-    assert read_options(tmp_path, run) == config
-    found = read_options(tmp_path, run, max_lead=5)
-    assert resumed(found, RAY) == (found, [])  # nothing was trained yet
-    assert found == dataclasses.replace(config, max_lead=5)
+    assert resumed(config, RAY) == (config, [])  # nothing was trained yet
+    found = LaunchArguments.resumed(tmp_path)
+    assert (found.acme, found.max_lead, found.resume) == ("my_options:OPTIONS", 3, tmp_path)
+    assert found.run() == run
 
 
 def saved_program(directory):
@@ -104,11 +104,11 @@ def test_a_replay_is_continued_by_the_engine_that_can_read_it(tmp_path):
     program = saved_program(tmp_path)
     _, (note,) = resumed(program, RAY)
     assert note == "The replay's rows are in a checkpoint of Reverb: it is empty here, and refills."
-    assert resumed(program, EngineOptions(launch="local_mt"))[1] == [note]
+    assert resumed(program, EngineOptions(engine="threads"))[1] == [note]
     kept_replay(tmp_path, 200)
     assert resumed(program, RAY)[1] == []
     launchpad = EngineOptions(engine="launchpad")
-    with pytest.raises(ValueError, match=r"is not Reverb's, .*: resume with --engine ray or --la"):
+    with pytest.raises(ValueError, match=r"is not Reverb's, .*: resume with --engine ray or --en"):
         resumed(program, launchpad)
     assert not has_tables(make_run().replay)  # the replay's node has the rows on both engines
     assert resumed(make_config(tmp_path), launchpad)[1] == []

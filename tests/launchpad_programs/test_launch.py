@@ -43,7 +43,7 @@ needs_engine = pytest.mark.skipif(
 )
 CATCH = ["reactor", "--environment", "catch"]
 WORKERS = [*CATCH, "--num-workers", 2]
-MT = ["--launch", "local_mt"]
+MT = ["--engine", "threads"]
 
 
 @pytest.fixture
@@ -109,10 +109,8 @@ JOINED = [*RAY, "--listen-everywhere", "--ray-address"]
         ("2.48.0", [*JOINED, "127.0.0.1:6379"], "the one that ray start printed, got 127.0.0.1"),
         ("2.48.0", [*JOINED, "127.0.0.2:7"], "No Ray answers at --ray-address 127.0.0.2:7 ("),
         ("2.48.0", [*JOINED, "127.0.0.2:70000"], "No Ray answers at --ray-address 127.0.0.2:700"),
-        ("2.60.0", ["--engine", "launchpad", *MT], "leave --launch local_mt out"),
-        ("2.60.0", ["--engine", "ray", *MT], "leave --launch local_mt out"),
         ("2.60.0", ["--ray-address", "here:1", *MT], "--ray-address needs --engine ray"),
-        ("2.60.0", ["--launch", "sync"], "invalid choice 'sync' for argument '--launch'"),
+        ("2.60.0", ["--engine", "sync"], "invalid choice 'sync' for argument '--engine'"),
         ("2.60.0", ["--ray-address", "a:1", "--engine", "launchpad"], "needs --engine ray"),
         ("2.60.0", ["--max-failures", -1], "max_failures must be an integer >= 0, got -1"),
         ("2.60.0", ["--max-lead", -1], "max_lead must be an integer >= 0"),
@@ -207,7 +205,7 @@ def test_from_python_it_is_refused_too(isolated, monkeypatch, tmp_path):
 
     monkeypatch.setattr(assembly, "check_agent_shapes", check_agent_shapes)
     with pytest.raises(ValueError, match=r"Agent\.explore is wrong\."):
-        retrax.launch(make_run(), tmp_path / "run", engine=EngineOptions(launch="local_mt"))
+        retrax.launch(make_run(), tmp_path / "run", engine=EngineOptions(engine="threads"))
     assert not (tmp_path / "run").exists()
 
 
@@ -238,14 +236,14 @@ def test_the_run_directory_is_made_before_the_engine_starts(
 
 @pytest.fixture
 def launched(isolated, monkeypatch):
-    """Programs that would have been run: their configs, modes, and notes for their logs."""
-    programs, engines = [], {"local_mp": "start_processes", "local_mt": "start_threads"}
+    """Programs that would have been run: their configs, engines, and notes for their logs."""
+    programs, engines = [], {"launchpad": "start_processes", "threads": "start_threads"}
 
-    def run_program(config, engine, *, mode, plain, notes, warnings):
+    def run_program(config, engine, *, name, plain, notes, warnings):
         with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
             DirectoryLock(config.directory)
-        assert engine.__name__ == engines[mode]
-        programs.append((config, mode, [*notes, *warnings]))
+        assert engine.__name__ == engines[name]
+        programs.append((config, name, [*notes, *warnings]))
         return LaunchSummary(config.directory, 0, 0, finished=True, failed=False, snapshot=None)
 
     monkeypatch.setattr(launch_module, "run_program", run_program)
@@ -294,9 +292,9 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
     new += ["--actor-update-period", "7", "--evaluation-episodes", "4"]
     new += ["--run-directory", str(directory)]
     assert main(["launch", *new]) == 0
-    ((config, mode, told),) = launched
+    ((config, name, told),) = launched
     run = config.run
-    assert (mode, run.num_envs, run.num_actors, run.actor_update_period) == ("local_mt", 6, 3, 7)
+    assert (name, run.num_envs, run.num_actors, run.actor_update_period) == ("threads", 6, 3, 7)
     assert (run.evaluation_episodes, run.schedule) == (4, (1000, 10, 200))
     assert "with 3 discrete actions: the default preset of reactor for them is small" in told[0]
     assert f"retrax launch --resume {directory}" in refused(*new)
@@ -308,8 +306,8 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
     with DirectoryLock(directory):
         for arguments in (resume, new):
             assert f"is in use by process {os.getpid()}" in refused(*arguments)
-    for resumed, mode, _ in launched[1:]:
-        assert (mode, resumed.run.steps) == ("local_mp", 2000)
+    for resumed, name, _ in launched[1:]:
+        assert (name, resumed.run.steps) == ("launchpad", 2000)
         assert (resumed.run.evaluation_episodes, resumed.run.num_actors) == (4, 3)
 
 

@@ -141,7 +141,7 @@ def test_nodes_lost_with_their_engine_are_not_waited_for(tmp_path, capsys, monke
         raise EngineLost("Ray has ended.")
 
     config = make_config(tmp_path)
-    summary = launcher.run_program(config, start, mode="local_mp", plain=True, notes=["first"])
+    summary = launcher.run_program(config, start, name="ray", plain=True, notes=["first"])
     assert (summary.failed, summary.finished) == (True, False)
     expected = ["first", "Ray has ended.", "Stopped at 0 steps and 0 updates."]
     assert capsys.readouterr().err.splitlines() == expected

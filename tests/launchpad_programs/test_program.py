@@ -92,7 +92,7 @@ def test_a_program_is_interrupted_and_resumed(acting, options, tmp_path, monkeyp
         assert abs(sum(own) - steps) <= held
 
     # In threads: a process imports everything, once.
-    resumed = ["--resume", directory, "--steps", steps + 500, "--launch", "local_mt"]
+    resumed = ["--resume", directory, "--steps", steps + 500, "--engine", "threads"]
     Program(directory, *resumed).end()
     rows = read_rows(directory / "metrics.csv")
     for name in ("steps", "episodes", "updates"):
@@ -155,7 +155,7 @@ def test_a_program_of_threads_from_python(tmp_path, monkeypatch):
         actor_update_period=None,
         search_path=str(tmp_path),
     )
-    options = retrax.EngineOptions(launch="local_mt", acme="my_acme:OPTIONS")
+    options = retrax.EngineOptions(engine="threads", acme="my_acme:OPTIONS")
     summary = retrax.launch(run, tmp_path / "run", engine=options)
     assert (summary.finished, summary.failed, summary.steps) == (True, False, 1000)
     assert summary.updates > 0
