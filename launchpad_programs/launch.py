@@ -54,10 +54,10 @@ class LaunchArguments(EngineOptions, RunArguments):
         return cls(**vars(run), **options, resume=directory)
 
     def run(self, **changes: Any) -> RunConfig:
-        """The run, with changes and a program's defaults."""
+        """The run, with changes and a program's numbers of actors and environments."""
         actors = self.num_actors or self.workers.num_workers or _ACTORS
         num_envs = self.num_envs or (actors if self.acme else 0)
-        return _with_period(super().run(num_actors=actors, num_envs=num_envs, **changes))
+        return super().run(num_actors=actors, num_envs=num_envs, **changes)
 
 
 @checked
@@ -87,7 +87,7 @@ def launch(
         isolation.check_allowed(isolation.probe())
     directory = Path(directory or new_directory(config)).absolute()  # environments may leave it
     config = config.anchored()
-    program = _new(_with_period(config), directory, engine, spec_of(config))
+    program = _new(config, directory, engine, spec_of(config))
     with DirectoryLock(directory) as lock:  # the process takes it next
         check_unused(directory, program.run)
         lock.acquire()
@@ -228,6 +228,9 @@ def _new(
     run: RunConfig, directory: Path, engine: EngineOptions, spec: EnvironmentSpec
 ) -> ProgramConfig:
     """The program of a run, resolved and checked."""
+    if run.actor_update_period is None and not run.workers.num_workers:
+        # Actors in other processes cannot read the newest parameters.
+        run = dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
     run = run.resolve(spec)
     program = _program(run, directory, engine)
     available, count = psutil.virtual_memory().available, run.num_actors
@@ -240,10 +243,3 @@ def _new(
     with own_code(run):
         checked_agent(run, spec)
     return program
-
-
-def _with_period(run: RunConfig) -> RunConfig:
-    """Actors in other processes cannot read the newest parameters."""
-    if run.actor_update_period is not None or run.workers.num_workers:
-        return run
-    return dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
