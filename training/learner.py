@@ -357,6 +357,7 @@ class Learner:
     Attributes:
       state: the agent's learner state. Its buffers are donated to the next update: copy it.
       updates: updates made, those before a resumed snapshot included.
+      metrics: of the updates, since the last `flush`; several learners may share it.
       idle_seconds: time spent waiting for an update to be due.
     """
 
@@ -369,7 +370,6 @@ class Learner:
         updates_per_call: int = 1,
         parameters: ParameterServer | None = None,
         updates: Updates | None = None,
-        metrics: MetricsAccumulator | None = None,
         clock: Clock = REAL,
     ):
         """Begins with `agent.init(key)`; publishes to `parameters`, unless actors read `params`."""
@@ -379,30 +379,17 @@ class Learner:
         self._host = clock.executor(max_workers=1, thread_name_prefix="learner host")
         self.state = self._updates.replicate(jax.jit(agent.init)(key))
         self.updates = 0
-        self.metrics = MetricsAccumulator() if metrics is None else metrics
+        self.metrics = MetricsAccumulator()
         self.idle_seconds = 0.0
         self._next: Draw | None = None
         self._unread: _Call | None = None
 
     @classmethod
-    def of_run(
-        cls,
-        config: RunConfig,
-        agent: Agent,
-        replay: Replay,
-        *,
-        updates: Updates | None = None,
-        **options: Any,
-    ) -> "Learner":
+    def of_run(cls, config: RunConfig, agent: Agent, replay: Replay, **options: Any) -> "Learner":
         """The learner of a resolved run; options as above."""
-        return cls(
-            agent,
-            replay,
-            key=config.prng_keys()[0],
-            updates_per_call=config.replay.updates_per_call,
-            updates=updates or Updates(agent, config.learner_devices),
-            **options,
-        )
+        options = {"updates": Updates(agent, config.learner_devices), **options}
+        count, key = config.replay.updates_per_call, config.prng_keys()[0]
+        return cls(agent, replay, key=key, updates_per_call=count, **options)
 
     @property
     def params(self) -> Params:

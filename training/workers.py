@@ -99,7 +99,7 @@ class GradientServer:
 
     `apply` and `get` may be called by any thread, and by other processes: a call that is repeated
     because its answer was lost changes nothing. `updates` is the version, `restored` the first one.
-    `metrics` are always empty: the workers have them.
+    `metrics` are empty where the workers are in processes of their own.
     """
 
     def __init__(
@@ -395,7 +395,6 @@ class WorkerFactory:
         get: Get,
         restored: Callable[[], int] = lambda: 0,
         restarts: int = 0,
-        metrics: MetricsAccumulator | None = None,
     ) -> Worker:
         """Worker number `index`; `apply`, `get` and `restored` are of the `GradientServer`."""
         config, agent, num_envs = self._config, self._agent, self._config.environments_per_replay
@@ -422,8 +421,7 @@ class WorkerFactory:
             lost=lost,
             clock=self._clock,
         )
-        options: Any = {"updates": updates, "metrics": metrics, "clock": self._clock}
-        learner = Learner.of_run(config, agent, replay, **options)
+        learner = Learner.of_run(config, agent, replay, updates=updates, clock=self._clock)
         writer = replay.writer(range(num_envs))
         actor = Actor.of_run(config, agent, environment, index, writer, learner)
         return Worker(learner, updates, replay, actor)
@@ -435,12 +433,12 @@ class WorkersInTurn:
     Its methods are as a `Learner`'s. `learning_since` counts the steps of all workers.
     """
 
-    def __init__(
-        self, server: GradientServer, workers: Sequence[Worker], metrics: MetricsAccumulator
-    ):
-        """Begins before the first update; every worker's learner adds to `metrics`."""
+    def __init__(self, server: GradientServer, workers: Sequence[Worker]):
+        """Begins before the first update; every worker's learner adds to the server's metrics."""
         self._server, self._workers = server, workers
-        self.metrics, self.learning_since = metrics, -1
+        self.metrics, self.learning_since = server.metrics, -1
+        for worker in workers:
+            worker.learner.metrics = server.metrics
 
     @property
     def state(self) -> LearnerState:
@@ -564,10 +562,10 @@ def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvir
     if config.workers.decoupled:
         raise ValueError("WorkerOptions.decoupled must be False in one process: it needs threads.")
     factory = WorkerFactory(config, agent, environments[0].spec)
-    server, metrics = factory.server(), MetricsAccumulator()
+    server = factory.server()
     made = [
-        factory.worker(index, environment, apply=server.apply, get=server.get, metrics=metrics)
+        factory.worker(index, environment, apply=server.apply, get=server.get)
         for index, environment in enumerate(environments)
     ]
-    learner = WorkersInTurn(server, made, metrics)
+    learner = WorkersInTurn(server, made)
     return Loop([each.actor for each in made], learner, [each.replay for each in made])
