@@ -63,7 +63,7 @@ def main(arguments=None):
     parser.add_argument("--trace", type=int, default=80)
     parser.add_argument("--updates", type=int, default=10)
     options = parser.parse_args(arguments)
-    paper = Config.paper()
+    paper = Config()
     replay = dataclasses.replace(paper.replay, capacity=1000, min_rows=1, batch_size=options.batch)
     period = max(1, options.trace // 2)
     config = dataclasses.replace(

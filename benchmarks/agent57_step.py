@@ -110,7 +110,7 @@ def main(arguments=None):
     parser.add_argument("--memory", type=int, default=30_000)
     parser.add_argument("--repeats", type=int, default=10)
     options = parser.parse_args(arguments)
-    paper = Config.paper()
+    paper = Config()
     config = dataclasses.replace(
         paper,
         trace_length=options.trace,

@@ -30,7 +30,7 @@ STAND_IN = pathlib.Path(__file__).parent / "peers" / "ddpg_sbx.py"
 
 def make_config(per_call):
     """DDPG with SBX's network."""
-    config = Config.paper(
+    config = Config(
         critic="scalar",
         n_step=1,
         policy_sizes=LAYERS,

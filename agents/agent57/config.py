@@ -27,7 +27,7 @@ _LONG_EPISODES_CAPACITY = 50_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """Agent57. "Paper" is Badia et al. 2020; NGU and R2D2 are named. The defaults are `paper()`."""
+    """Agent57. "Paper" is Badia et al. 2020; NGU and R2D2 are named. The defaults are its."""
 
     values: Literal["split", "mixed", "extrinsic"] = "split"
     """Value networks: one each for extrinsic and intrinsic rewards (paper); one for
@@ -248,62 +248,55 @@ class Config:
         return self.burn_in + self.trace_length + 1
 
     @classmethod
-    def paper(cls, **changes: Any) -> "Config":
-        """The paper's agent, for Atari."""
-        return dataclasses.replace(cls(), **changes)
-
-    @classmethod
     def small(cls, **changes: Any) -> "Config":
         """For tiny tasks and vector observations: minutes on two cores. All values are ours."""
-        return dataclasses.replace(
-            cls(
-                convolutions=None,
-                num_arms=8,
-                discount_high=0.99,
-                discount_middle=0.97,
-                discount_low=0.95,
-                # Even the last actor tries new actions in 6 of 100 steps: the intrinsic values say
-                # nothing about those that were never taken.
-                actor_epsilon_exponent=2.0,
-                evaluation_average_decay=0.995,
-                bandit_window=40,
-                bandit_bonus=0.1,  # returns are at most 1
-                evaluator_window=200,
-                episodic_capacity=500,
-                num_neighbours=3,
-                kernel_epsilon=0.1,
-                novelty_window=100,
-                # The first rewards, of an untrained predictor, say that what nobody has seen before
-                # is not new.
-                intrinsic_rewards="recomputed",
-                # Novelty must last until the values have propagated it, which takes one target
-                # update for each step, and must end. High priorities would train the predictor
-                # most on what is new, so the replay's exponent is less than the paper's.
-                auxiliary_frames=20,
-                auxiliary_learning_rate=1e-4,
-                target_update_period=10,
-                embedding_refresh="step",
-                learning_rate=1e-3,
-                trace_length=20,
-                replay_period=10,
-                replay=ReplayConfig(
-                    selector="proportional",
-                    capacity=5_000,
-                    min_rows=400,
-                    batch_size=32,
-                    acting_steps_per_update=4.0,
-                    priority_exponent=0.5,
-                    importance_exponent=0.0,
-                ),
-                torso_size=64,
-                lstm_size=32,
-                head_size=64,
-                embedding_size=8,
-                classifier_size=32,
-                novelty_size=32,
+        small = cls(
+            convolutions=None,
+            num_arms=8,
+            discount_high=0.99,
+            discount_middle=0.97,
+            discount_low=0.95,
+            # Even the last actor tries new actions in 6 of 100 steps: the intrinsic values say
+            # nothing about those that were never taken.
+            actor_epsilon_exponent=2.0,
+            evaluation_average_decay=0.995,
+            bandit_window=40,
+            bandit_bonus=0.1,  # returns are at most 1
+            evaluator_window=200,
+            episodic_capacity=500,
+            num_neighbours=3,
+            kernel_epsilon=0.1,
+            novelty_window=100,
+            # The first rewards, of an untrained predictor, say that what nobody has seen before
+            # is not new.
+            intrinsic_rewards="recomputed",
+            # Novelty must last until the values have propagated it, which takes one target
+            # update for each step, and must end. High priorities would train the predictor
+            # most on what is new, so the replay's exponent is less than the paper's.
+            auxiliary_frames=20,
+            auxiliary_learning_rate=1e-4,
+            target_update_period=10,
+            embedding_refresh="step",
+            learning_rate=1e-3,
+            trace_length=20,
+            replay_period=10,
+            replay=ReplayConfig(
+                selector="proportional",
+                capacity=5_000,
+                min_rows=400,
+                batch_size=32,
+                acting_steps_per_update=4.0,
+                priority_exponent=0.5,
+                importance_exponent=0.0,
             ),
-            **changes,
+            torso_size=64,
+            lstm_size=32,
+            head_size=64,
+            embedding_size=8,
+            classifier_size=32,
+            novelty_size=32,
         )
+        return dataclasses.replace(small, **changes)
 
     @classmethod
     def small_long(cls) -> "Config":
@@ -329,7 +322,7 @@ _ABLATIONS: dict[str, dict[str, Any]] = {
     "small_r2d2_bandit": {**_SHORT_TRACE, "values": "extrinsic"},
 }
 PRESETS: dict[str, Callable[[], Config]] = {
-    "paper": Config.paper,
+    "paper": Config,
     "small": Config.small,
     "small_long": Config.small_long,
     **{name: functools.partial(Config.small, **parts) for name, parts in _ABLATIONS.items()},

@@ -15,7 +15,7 @@ _REPLAY = ReplayConfig(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """D4PG. Sections refer to Barth-Maron et al. 2018; the defaults are `paper()`.
+    """D4PG. Sections refer to Barth-Maron et al. 2018; the defaults are the preset `paper`.
 
     "Control suite" is Tassa et al. 2018, where the same authors give more settings of the agent.
     """
@@ -149,11 +149,6 @@ class Config:
             )
 
     @classmethod
-    def paper(cls, **changes: Any) -> "Config":
-        """The paper's agent."""
-        return dataclasses.replace(cls(), **changes)
-
-    @classmethod
     def control_suite(cls, **changes: Any) -> "Config":
         """The same authors' settings for the DeepMind control suite (Tassa et al. 2018).
 
@@ -167,36 +162,34 @@ class Config:
     @classmethod
     def small(cls, **changes: Any) -> "Config":
         """For vectors, from Pendulum to the control suite, in minutes. All values are ours."""
-        return dataclasses.replace(
-            cls(
-                scale_rewards=True,
-                vmin=-2.0,
-                vmax=2.0,
-                num_atoms=201,
-                exploration="per_actor",
-                noise_correlation=0.9,
-                policy_learning_rate=1e-3,
-                critic_learning_rate=1e-3,
-                preactivation_cost=1e-4,
-                convolutions=None,
-                policy_sizes=(64, 64),
-                critic_sizes=(128, 128),
-                layer_norm=True,
-                replay=ReplayConfig(
-                    selector="proportional",
-                    capacity=500_000,  # what the finger and the cheetah need (docs/results/control)
-                    batch_size=128,
-                    acting_steps_per_update=4.0,
-                    updates_per_call=8,
-                    priority_exponent=0.6,
-                ),
+        small = cls(
+            scale_rewards=True,
+            vmin=-2.0,
+            vmax=2.0,
+            num_atoms=201,
+            exploration="per_actor",
+            noise_correlation=0.9,
+            policy_learning_rate=1e-3,
+            critic_learning_rate=1e-3,
+            preactivation_cost=1e-4,
+            convolutions=None,
+            policy_sizes=(64, 64),
+            critic_sizes=(128, 128),
+            layer_norm=True,
+            replay=ReplayConfig(
+                selector="proportional",
+                capacity=500_000,  # what the finger and the cheetah need (docs/results/control)
+                batch_size=128,
+                acting_steps_per_update=4.0,
+                updates_per_call=8,
+                priority_exponent=0.6,
             ),
-            **changes,
         )
+        return dataclasses.replace(small, **changes)
 
 
 PRESETS: dict[str, Callable[[], Config]] = {
-    "paper": Config.paper,
+    "paper": Config,
     "control_suite": Config.control_suite,
     "small": Config.small,
 }

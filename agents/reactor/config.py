@@ -14,7 +14,7 @@ _REPLAY = ReplayConfig(selector="contextual")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """Reactor. Sections refer to Gruslys et al. 2018; the defaults are `paper()`."""
+    """Reactor. Sections refer to Gruslys et al. 2018; the defaults are the preset `paper`."""
 
     distributional: bool = True
     """Distributional Retrace (3.2). False: expected values, the paper's "Reactor ND"."""
@@ -127,11 +127,6 @@ class Config:
             )
 
     @classmethod
-    def paper(cls, **changes: Any) -> "Config":
-        """The paper's agent, for Atari."""
-        return dataclasses.replace(cls(), **changes)
-
-    @classmethod
     def paper_workers(cls) -> "Config":
         """The paper's agent for one of its 10 workers around a parameter server (3.5).
 
@@ -140,35 +135,33 @@ class Config:
         is unspecified in the paper; our choice: a tenth of `paper`'s.
         """
         replay = dataclasses.replace(_REPLAY, capacity=_REPLAY.capacity // 10)
-        return cls.paper(replay=replay)
+        return cls(replay=replay)
 
     @classmethod
     def small(cls, **changes: Any) -> "Config":
         """For tiny tasks and vector observations: minutes on two cores. All values are ours."""
-        return dataclasses.replace(
-            cls(
-                scale_rewards=True,
-                max_abs_reward=UNLIMITED,
-                vmin=-2.0,
-                vmax=2.0,
-                # Else the policy becomes deterministic before its values mean anything.
-                policy_epsilon=0.05,
-                # With 0.01 a policy stays uniform where a step is worth a hundredth of the return.
-                entropy_cost=0.001,
-                learning_rate=1e-3,
-                target_update_period=50,
-                sequence_length=17,
-                replay=dataclasses.replace(_REPLAY, capacity=100_000, batch_size=16, min_rows=500),
-                convolutions=None,
-                shared_size=32,
-                memory_size=32,
-            ),
-            **changes,
+        small = cls(
+            scale_rewards=True,
+            max_abs_reward=UNLIMITED,
+            vmin=-2.0,
+            vmax=2.0,
+            # Else the policy becomes deterministic before its values mean anything.
+            policy_epsilon=0.05,
+            # With 0.01 a policy stays uniform where a step is worth a hundredth of the return.
+            entropy_cost=0.001,
+            learning_rate=1e-3,
+            target_update_period=50,
+            sequence_length=17,
+            replay=dataclasses.replace(_REPLAY, capacity=100_000, batch_size=16, min_rows=500),
+            convolutions=None,
+            shared_size=32,
+            memory_size=32,
         )
+        return dataclasses.replace(small, **changes)
 
 
 PRESETS: dict[str, Callable[[], Config]] = {
-    "paper": Config.paper,
+    "paper": Config,
     "paper_workers": Config.paper_workers,
     "small": Config.small,
     # `small` becomes deterministic on catch too early with some seeds (docs/results/reactor).

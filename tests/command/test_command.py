@@ -93,7 +93,7 @@ def test_help_lists_fields_with_their_defaults(capsys):
 # What is asked for
 
 
-SMALL, PAPER = reactor.Config.small, reactor.Config.paper
+SMALL, PAPER = reactor.Config.small, reactor.Config
 UNIFORM = dataclasses.replace(SMALL().replay, selector="uniform")
 
 

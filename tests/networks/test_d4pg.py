@@ -72,7 +72,7 @@ def shapes(params):
     ("observation", "config", "torso", "num_features", "num_atoms"),
     [
         (specs.Array((17,), np.float32), Config.control_suite(), {}, 17, 101),
-        (specs.Array((84, 84, 9), np.uint8), Config.paper(), PIXELS, 50, 51),
+        (specs.Array((84, 84, 9), np.uint8), Config(), PIXELS, 50, 51),
     ],
 )
 def test_sizes_are_the_papers(observation, config, torso, num_features, num_atoms):

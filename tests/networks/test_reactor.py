@@ -47,7 +47,7 @@ def random_inputs(seed, kind="vectors"):
 def test_sizes_are_the_papers():
     """The table of layers, with 18 actions and 51 atoms; CReLU doubles what follows a layer."""
     spec = EnvironmentSpec(specs.Array((84, 84, 1), np.uint8), specs.DiscreteArray(18))
-    agent = make_agent(spec, Config.paper())
+    agent = make_agent(spec, Config())
     params = jax.eval_shape(agent.init, jax.random.key(0)).params
     shapes = {name.removeprefix(MODULE): layer["w"].shape for name, layer in params.items()}
     assert shapes == {

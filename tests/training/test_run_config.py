@@ -53,9 +53,9 @@ def make_run(**changes):
 @pytest.mark.parametrize(
     "agent_config",
     [
-        reactor.Config.paper(),
+        reactor.Config(),
         reactor.Config.small(learning_rate=1 / 3, vector_sizes=(), distributional=False),
-        reactor.Config.paper(policy_gradient="tislr"),
+        reactor.Config(policy_gradient="tislr"),
         reactor.Config.small(discount=np.float32(0.5), sequence_length=np.int64(8)),
     ],
 )
