@@ -1,7 +1,6 @@
 """One way to make every kind of environment, by its id or by a function that makes it."""
 
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -303,36 +302,35 @@ def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvi
 
 def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnvironment:
     """A `VectorEnvironment` of a vector, a `gymnasium.Env` or a `dm_env.Environment`."""
-    single: tuple[type, ...] = (dm_env.Environment,)
-    if "gymnasium" in sys.modules:  # whose import takes longer than the rest
-        from . import gymnasium_adapter
+    needed = f"{name} must be a VectorEnvironment, but it is a {type(made).__name__}"
+    with one_sentence(f"{name} cannot be read"):
+        missing = [each for each in _METHODS if not callable(getattr(made, each, None))]
+        spec, count = getattr(made, "spec", None), getattr(made, "num_envs", None)
+    if not isinstance(spec, EnvironmentSpec):
+        import gymnasium  # takes longer than the rest
 
-        pool = gymnasium_adapter.is_pool(made)
-        if pool or isinstance(made, sys.modules["gymnasium"].vector.VectorEnv):
+        from .gymnasium_adapter import is_pool
+
+        pool = is_pool(made)
+        if pool or isinstance(made, gymnasium.vector.VectorEnv):
             # No seed + e: runs of neighbouring seeds would share episodes.
             number = None if pool else int(integer_seeds(seed, 1)[0])
-            made = gymnasium_adapter.GymnasiumVectorAdapter(made, seed=number)
-        single = (*single, sys.modules["gymnasium"].Env)
-    if not isinstance(made, single):
-        needed = f"{name} must be a VectorEnvironment, but it is a {type(made).__name__}"
-        with one_sentence(f"{name} cannot be read"):
-            missing = [each for each in _METHODS if not callable(getattr(made, each, None))]
-            spec, count = getattr(made, "spec", None), getattr(made, "num_envs", None)
-        if missing:
-            raise ValueError(f"{needed}, which has no {', '.join(missing)}.")
-        if not (isinstance(spec, EnvironmentSpec) and isinstance(spec.observations, specs.Array)):
+            adapter = from_gymnasium_vector(made, seed=number)
+            return as_vector(adapter, name, num_envs=num_envs, seed=seed)
+        if isinstance(made, gymnasium.Env | dm_env.Environment):
+            if num_envs == 1:
+                return _vector([made], name, seed, {})
             raise ValueError(
-                f"{needed} whose spec is {spec!r:.60}, not an EnvironmentSpec of arrays."
+                f"{name} must have {num_envs} environments (num_envs), but it is a single "
+                f"{type(made).__name__}: give a vector, or a function that makes one."
             )
-        if not isinstance(count, int | np.integer) or count != num_envs:
-            raise ValueError(f"{name} has {count!r} environments instead of {num_envs}.")
-        return made
-    if num_envs != 1:
-        raise ValueError(
-            f"{name} must have {num_envs} environments (num_envs), but it is a single "
-            f"{type(made).__name__}: give a vector, or a function that makes one."
-        )
-    return _vector([made], name, seed, {})
+    if missing:
+        raise ValueError(f"{needed}, which has no {', '.join(missing)}.")
+    if not (isinstance(spec, EnvironmentSpec) and isinstance(spec.observations, specs.Array)):
+        raise ValueError(f"{needed} whose spec is {spec!r:.60}, not an EnvironmentSpec of arrays.")
+    if not isinstance(count, int | np.integer) or count != num_envs:
+        raise ValueError(f"{name} has {count!r} environments instead of {num_envs}.")
+    return made
 
 
 def _vector(

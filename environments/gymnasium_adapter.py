@@ -54,11 +54,9 @@ class GymnasiumVector(SequentialVector):
         with closed_on_error(environments):
             self._numbers = [int(s) for s in integer_seeds(seed, len(environments))]
             seen, taken = check_alike(self._environments, "observation_space", "action_space")
-            self._informs = hasattr(self._environments[0].unwrapped, MASK) and hasattr(taken, "n")
-            if self._informs:  # as Taxi, whose `info` has the mask
-                seen = spaces.Dict({"observation": seen, MASK: spaces.MultiBinary(int(taken.n))})
-            registered = self._environments[0].spec
-            own = registered.max_episode_steps if registered else None
+            has_mask = hasattr(self._environments[0].unwrapped, MASK)
+            self._informs, seen = _informed(has_mask, seen, taken)
+            own = getattr(self._environments[0].spec, "max_episode_steps", None)
             limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
             self.frames_per_second = (self._environments[0].metadata or {}).get("render_fps")
             wrappers = _wrappers(self._environments[0])
@@ -100,15 +98,11 @@ class GymnasiumVector(SequentialVector):
     def _begin(self, e: int) -> Any:
         seed, self._seeds[e] = self._seeds[e], None
         result = self._environments[e].reset(seed=seed)
-        return self._seen(*checked_results(f"reset() of environment {e}", result))
+        return _checked(f"reset() of environment {e}", result, self._informs)[0]
 
     def _advance(self, e: int, action: np.ndarray) -> Result:
-        results = checked_results(f"step() of environment {e}", self._environments[e].step(action))
-        observation, *others, info = results
-        return self._seen(observation, info), *others
-
-    def _seen(self, observation: Any, info: Any) -> Any:
-        return {"observation": observation, MASK: info[MASK]} if self._informs else observation
+        results = self._environments[e].step(action)
+        return _checked(f"step() of environment {e}", results, self._informs)
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
         """The environment and its wrappers; their specs and arguments never change."""
@@ -122,14 +116,33 @@ class GymnasiumVector(SequentialVector):
         return [*found, Attributes(inner, {"spec"} | simulated), *simulation]
 
 
-def checked_results(what: str, results: Any) -> tuple[Any, ...]:
-    """Refuses the results of Gym before 0.26 and others that are none of `reset` or `step`."""
+def _informed(has_mask: bool, seen: Any, taken: Any) -> tuple[bool, Any]:
+    """Whether masks of legal actions are in `info`, as Taxi's are, and the space with them."""
+    is_seen = MASK in getattr(seen, "spaces", ())
+    if is_seen or not has_mask or not isinstance(taken, spaces.Discrete):
+        return False, seen
+    return True, spaces.Dict({"observation": seen, MASK: spaces.MultiBinary(int(taken.n))})
+
+
+def _checked(what: str, results: Any, informs: bool) -> Any:
+    """The results of `reset` or `step` without `info`, whose mask is put beside the observation.
+
+    Refuses those of Gym before 0.26 and others that are none.
+    """
     names = ("observation", "info") if "reset" in what else _RETURNED
-    if isinstance(results, tuple) and len(results) == len(names):
-        return results
-    kind = type(results).__name__
-    found = f"{len(results)} values" if isinstance(results, tuple) else f"one of type {kind}"
-    raise RefusedError(f"{what} must return ({', '.join(names)}), got {found}.")
+    if not isinstance(results, tuple) or len(results) != len(names):
+        kind = type(results).__name__
+        found = f"{len(results)} values" if isinstance(results, tuple) else f"one of type {kind}"
+        raise RefusedError(f"{what} must return ({', '.join(names)}), got {found}.")
+    observation, *others, info = results
+    if not informs:
+        return observation, *others
+    if not np.all(info.get(f"_{MASK}", MASK in info)):  # a vector's says which environments have it
+        raise RefusedError(
+            f"{what} must return an info with the {MASK} of every environment, as it has an "
+            f"attribute of this name, got the keys {[*info]}."
+        )
+    return {"observation": observation, MASK: info[MASK]}, *others
 
 
 def _wrappers(environment: gymnasium.Env) -> Iterator[gymnasium.Wrapper]:
@@ -169,6 +182,9 @@ class GymnasiumVectorAdapter(SequentialVector):
             else:
                 num_envs, limit = vector.num_envs, vector.spec and vector.spec.max_episode_steps
                 seen, acted = vector.single_observation_space, vector.single_action_space
+            call = getattr(vector.unwrapped, "call", None)  # of a method of each environment
+            has_mask = call is not None and all(call("has_wrapper_attr", MASK))
+            self._informs, seen = _informed(has_mask, seen, acted)
         super().__init__(*convert(seen, acted, limit), int(num_envs), limit=None)
         self._closed = self._has_failed = False
 
@@ -196,11 +212,11 @@ class GymnasiumVectorAdapter(SequentialVector):
         if self._num_steps == 0:
             options, self._options = self._options, {}
             found = self._called("reset", lambda: self._vector.reset(**options))
-            batch, _ = checked_results("the vector's reset()", found)
+            (batch,) = _checked("the vector's reset()", found, self._informs)
             numbers = [np.zeros(self.num_envs)] * 3
         else:
             found = self._called("step", lambda: self._vector.step(given))
-            batch, *numbers, _ = checked_results("the vector's step()", found)
+            batch, *numbers = _checked("the vector's step()", found, self._informs)
         columns = [np.asarray(values) for values in numbers]
         for name, column in zip(_RETURNED[1:4], columns, strict=True):
             if column.shape != (self.num_envs,):
@@ -224,20 +240,19 @@ class GymnasiumVectorAdapter(SequentialVector):
 
 def _check_autoreset(vector: Any) -> None:
     """Refuses whatever does not begin an episode in the step after the last one of another."""
-    if not isinstance(vector, VectorEnv) and not is_pool(vector):
+    pool = is_pool(vector)
+    if not isinstance(vector, VectorEnv) and not pool:
         raise ValueError(
             "vector must be a gymnasium.vector.VectorEnv, or a pool of EnvPool with the interface "
             f"of Gymnasium, got a {type(vector).__name__}."
         )
-    if is_pool(vector):
-        if vector.is_async:
-            raise ValueError(
-                f"a pool must have a batch_size of all its {vector.config['num_envs']} "
-                f"environments, got {vector.config['batch_size']}: smaller ones are asynchronous."
-            )
-        return
+    if pool and vector.is_async:
+        raise ValueError(
+            f"a pool must have a batch_size of all its {vector.config['num_envs']} environments, "
+            f"got {vector.config['batch_size']}: smaller ones are asynchronous."
+        )
     mode = (vector.metadata or {}).get("autoreset_mode")
-    if getattr(mode, "value", mode) != AutoresetMode.NEXT_STEP.value:
+    if not pool and getattr(mode, "value", mode) != AutoresetMode.NEXT_STEP.value:
         raise ValueError(
             f'metadata["autoreset_mode"] of {type(vector).__name__} must be '
             f"AutoresetMode.NEXT_STEP, got {mode}: gymnasium.make_vec(..., "

@@ -110,8 +110,7 @@ def drawing() -> Iterator[None]:
 
 
 def _loads(library: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
+        return True
+    return False

@@ -76,7 +76,6 @@ class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO, protocol: int) -> None:
         super().__init__(file, protocol)
         self._arrays: list[np.ndarray] = []
-        self._views: list[np.ndarray] = []
 
     def reducer_override(self, value: Any) -> Any:
         """Called with all but Python's own data: with objects, and with what a pickle names."""
@@ -88,14 +87,13 @@ class _Pickler(pickle.Pickler):
             base = value.base  # an array that changes when another one, or a library, is written to
             while isinstance(base, np.ndarray):
                 base = base.base
-            others = self._views if value.base is None else self._arrays
+            owns = value.base is None  # two that own theirs share none
+            others = [x for x in self._arrays if not (owns and x.base is None)]
             if not isinstance(base, bytes | None) or any(
                 np.may_share_memory(value, other) for other in others
             ):
                 raise NotPlainError("an array that shares its memory")
             self._arrays.append(value)
-            if value.base is not None:
-                self._views.append(value)
             if not (value.flags.c_contiguous or value.flags.f_contiguous):
                 return _with_strides, (np.ascontiguousarray(value), value.strides)
         elif not isinstance(value, np.generic):

@@ -102,12 +102,7 @@ def _strong(running: Running) -> Running:
 
 
 class PureVector:
-    """E pure environments as a `VectorEnvironment`: for runs on the host.
-
-    Attributes:
-      pure: the environment.
-      running: their state, None before the first reset.
-    """
+    """E environments, each like `pure`, for runs on the host; `running` is their state, if any."""
 
     def __init__(
         self, environment: PureEnvironment, *, num_envs: int = 1, seed: int = 0, name: str = ""

@@ -23,6 +23,12 @@ from .pure import State, Stepped, Transition
 MOVE_COST = 0.01  # of deep_sea
 
 
+def _spec(size: int, num_actions: int, least: float = 0.0) -> EnvironmentSpec:
+    """Numbers from the least one to 1, and discrete actions."""
+    seen = specs.BoundedArray((size,), np.float32, least, 1.0, "observation")
+    return EnvironmentSpec(seen, specs.DiscreteArray(num_actions, np.int32, "action"))
+
+
 @dataclasses.dataclass(frozen=True)
 class PureCatch:
     """A ball falls one row each step; a paddle in the last row catches it (+1) or not (-1).
@@ -36,10 +42,7 @@ class PureCatch:
     optimal_return = 1.0
     ROWS = 10
     COLUMNS = 5
-    spec = EnvironmentSpec(
-        specs.BoundedArray((ROWS * COLUMNS,), np.float32, 0.0, 1.0, "observation"),
-        specs.DiscreteArray(3, np.int32, "action"),
-    )
+    spec = _spec(ROWS * COLUMNS, num_actions=3)
 
     def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
         """The state: the ball's row, its column, and the paddle's column."""
@@ -84,10 +87,7 @@ class PureMemory:
     length: Annotated[int, Range(1)] = 10
 
     optimal_return = 1.0
-    spec = EnvironmentSpec(
-        specs.BoundedArray((2,), np.float32, -1.0, 1.0, "observation"),
-        specs.DiscreteArray(2, np.int32, "action"),
-    )
+    spec = _spec(2, num_actions=2, least=-1.0)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -158,11 +158,7 @@ class PureDeepSea:
     @property
     def spec(self) -> EnvironmentSpec:
         """The cells and the screen."""
-        shape = (self.size**2 + self.screen,)
-        return EnvironmentSpec(
-            specs.BoundedArray(shape, np.float32, 0.0, 1.0, "observation"),
-            specs.DiscreteArray(2, np.int32, "action"),
-        )
+        return _spec(self.size**2 + self.screen, num_actions=2)
 
     @functools.cached_property
     def right(self) -> np.ndarray:

@@ -100,12 +100,11 @@ def _adapted(taken: Any, limit: int, reset: Any, step: Any, split: Any) -> PureE
         state, found, *rest = split(step(state, act(action), jax.random.key_data(key)))
         return state, Transition(see(found), *rest)
 
-    _, seen = jax.eval_shape(begin, jax.eval_shape(lambda: jax.random.key(0)))
+    _, found, *_ = jax.eval_shape(lambda: split(reset(jax.random.PRNGKey(0))))
+    seen, masks = jax.eval_shape(see, found), isinstance(found, _Masked)
     kind = specs.Array(seen.shape, seen.dtype, "observation")
     if seen.dtype == np.uint8:
         kind = specs.BoundedArray(seen.shape, np.uint8, 0, 255, "observation")
-    _, found, *_ = jax.eval_shape(lambda: split(reset(jax.random.PRNGKey(0))))
-    masks = isinstance(found, _Masked)
     spec = EnvironmentSpec(kind, actions, max_episode_steps=limit, masks_actions=masks)
     return _Adapted(spec, begin, advance)
 

@@ -23,8 +23,7 @@ COMMON = frozenset({"num_envs", "seed"})  # arguments of every environment, so n
 _BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True)
 _BOOLS |= dict.fromkeys(("false", "no", "off", "0"), False)
 _WORDS = {"true": True, "false": False, "none": None, "null": None, "nan": math.nan}
-_WORDS |= dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf)
-_WORDS |= dict.fromkeys(("-inf", "-infinity"), -math.inf)
+_WORDS |= {sign + x: float(sign + x) for sign in ("", "+", "-") for x in ("inf", "infinity")}
 _NAMES: dict[type, str] = {bool: "True or False", int: "an integer", float: "a finite number"}
 _NAMES |= {str: "text", type(None): "None"}
 

@@ -4,8 +4,9 @@ What it learns depends on all that its actors saw, on their parameters and on pr
 that loses any of them differs. Its learner diverges where `rate` is huge.
 """
 
+import collections
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,9 +40,7 @@ class Config:
     """Replay."""
 
 
-class ActorState(NamedTuple):
-    key: jax.Array
-    calls: jax.Array
+ActorState = collections.namedtuple("ActorState", "key calls")
 
 
 def make_agent(spec, config, *, has_arms=False):

@@ -1,8 +1,8 @@
 """Agents that are wrong in one way each, and agents that are right."""
 
+import collections
 import dataclasses
 import re
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,10 +26,7 @@ CONTINUOUS = DISCRETE._replace(actions=specs.BoundedArray((2,), np.float32, -1.0
 EXTRAS = {"value": jax.ShapeDtypeStruct((), np.float32)}
 
 
-class Learner(NamedTuple):
-    weights: jax.Array
-    count: jax.Array
-    key: jax.Array
+Learner = collections.namedtuple("Learner", "weights count key")
 
 
 def init(key):

@@ -17,6 +17,7 @@ ACTIONS = np.random.default_rng(0).integers(4, size=(NUM_ENVS, COUNT))
 FORMS = {
     "Box": spaces.Box(-99, 99, (3,), np.float32),
     "Dict": spaces.Dict({"a": spaces.Box(-9, 9, (2,), np.float32), "b": spaces.Discrete(9)}),
+    "masked": spaces.Box(-99, 99, (3,), np.float32),  # and a mask in `info`
     "Tuple": spaces.Tuple([spaces.Discrete(9), spaces.Box(-9, 9, (), np.float32)]),
 }
 
@@ -28,12 +29,18 @@ class Walk(gymnasium.Env):
         self.form, self.observation_space = form, FORMS[form]
         self.action_space = spaces.Discrete(4, start=2)
         self.render_mode = "rgb_array"
+        if form == "masked":
+            self.action_mask = None  # as Taxi, which has a method of this name
+
+    def info(self):
+        legal = np.arange(4) != self.time
+        return {"action_mask": legal.astype(np.int8)} if self.form == "masked" else {}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.time = self.action = 0
         self.length = int(self.np_random.integers(1, 5))
-        return self.see(), {}
+        return self.see(), self.info()
 
     def step(self, action):
         assert 2 <= action < 6
@@ -41,11 +48,11 @@ class Walk(gymnasium.Env):
         self.time, self.action = self.time + 1, int(action)
         over = self.time == self.length
         terminated = bool(over and self.np_random.random() < 0.5)
-        return self.see(), float(action) / 2, terminated, over and not terminated, {}
+        return self.see(), float(action) / 2, terminated, over and not terminated, self.info()
 
     def see(self):
         noise = np.float32(self.np_random.random())
-        if self.form == "Box":
+        if self.form in ("Box", "masked"):
             return np.array([self.time, self.action, noise], np.float32)
         if self.form == "Dict":
             return {"a": np.array([noise, self.action], np.float32), "b": np.int64(self.time)}
@@ -74,17 +81,17 @@ def alone(e, form):
     """The time steps of environment e as Gymnasium gives them: kind, reward, discount, numbers."""
     one, found = Walk(form), []
 
-    def note(kind, reward, discount, seen):
+    def note(kind, reward, discount, seen, info):
         numbers = spaces.flatten(one.observation_space, seen)
-        found.append((kind, reward, discount, *numbers.tolist()))
+        found.append((kind, reward, discount, *numbers.tolist(), *info.get("action_mask", ())))
 
-    note(FIRST, 0.0, 1.0, one.reset(seed=SEED + e)[0])
+    note(FIRST, 0.0, 1.0, *one.reset(seed=SEED + e))
     while len(found) < COUNT:
-        seen, reward, terminated, truncated, _ = one.step(2 + ACTIONS[e, len(found) - 1])
+        seen, reward, terminated, truncated, info = one.step(2 + ACTIONS[e, len(found) - 1])
         kind = LAST if terminated or truncated else MID
-        note(kind, reward, 1.0 - terminated, seen)
+        note(kind, reward, 1.0 - terminated, seen, info)
         if kind == LAST:
-            note(FIRST, 0.0, 1.0, one.reset()[0])
+            note(FIRST, 0.0, 1.0, *one.reset())
     return found[:COUNT]
 
 
@@ -105,6 +112,7 @@ def together(environment):
 def test_all_steps_are_those_of_the_environments_one_by_one(form):
     environment = from_gymnasium_vector(vector(form), seed=SEED)
     assert together(environment) == [alone(e, form) for e in range(NUM_ENVS)]
+    assert environment.spec.masks_actions == (form == "masked")
 
 
 def test_what_comes_with_a_first_observation_means_nothing():
@@ -148,14 +156,16 @@ class Broken(VectorEnv):
         vars(self).update(changes)
 
     def reset(self, *, seed=None, options=None):
-        return np.zeros((1, 3), np.float32), {}
+        return np.zeros((1, 3), np.float32), self.info
 
     def step(self, actions):
         whole = self.observation, self.reward, self.terminated, self.truncated, self.info
         return self.results or whole
 
 
-GOES_ON = np.zeros(1, bool)
+GOES_ON, MASK = np.zeros(1, bool), {"action_mask": np.zeros((1, 2), bool)}
+MASKS = "the vector's reset() must return an info with the action_mask"
+TELLS = {"call": lambda name, mask: [True]}  # that its environments have it
 MODE = 'metadata["autoreset_mode"] of Broken must be AutoresetMode.NEXT_STEP, got None'
 
 
@@ -170,6 +180,9 @@ MODE = 'metadata["autoreset_mode"] of Broken must be AutoresetMode.NEXT_STEP, go
             {"reward": np.array([np.nan]), "terminated": GOES_ON},
             "the reward of environment 0 at step 1 is nan; it mus",
         ),
+        (TELLS, f"{MASKS} of every environment, as it has an attribute of this name, got"),
+        ({**TELLS, "info": {**MASK, "_action_mask": GOES_ON}}, f"{MASKS} of every"),
+        ({**TELLS, "info": MASK}, "the action_mask of environment 0 at step 0 has no legal"),
         ({"terminated": np.array([2])}, "the terminated of environment 0 at step 1 is "),
         ({"observation": None, "terminated": GOES_ON}, "the observations at step 1 have too few "),
     ],

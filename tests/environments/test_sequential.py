@@ -35,7 +35,6 @@ def test_an_episode_without_an_end_is_cut_off(monkeypatch):
 
 
 def test_a_registered_limit_stays():
-    assert make("CartPole-v1").spec.max_episode_steps == 500
     assert make("CartPole-v1,max_episode_steps=20").spec.max_episode_steps == 20
     assert make("CliffWalking-v1").spec.max_episode_steps == DEFAULT_LIMIT
 

@@ -1,6 +1,6 @@
 """The actor: rows, identities, compilation, and a loop outside that steps it."""
 
-from typing import NamedTuple
+import collections
 
 import chex
 import dm_env
@@ -16,10 +16,7 @@ from retrax.basics.prng_keys import without_keys
 from retrax.environments import make
 from retrax.training.loop import Actor, RunningReturns
 
-
-class State(NamedTuple):
-    key: jax.Array
-    time: jax.Array
+State = collections.namedtuple("State", "key time")
 
 
 def explore(params, state, timestep):

@@ -1,9 +1,9 @@
 """Snapshots and other states: exact, whole or not at all, and clear when damaged."""
 
+import collections
 import os
 import re
 import shutil
-from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -33,11 +33,7 @@ from retrax.training.snapshots import (
     write_state,
 )
 
-
-class Learner(NamedTuple):
-    params: Any
-    key: jax.Array
-    count: jax.Array
+Learner = collections.namedtuple("Learner", "params key count")
 
 
 def make_snapshot(steps, size=3):
