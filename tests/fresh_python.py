@@ -10,3 +10,11 @@ def run_python(*words, **options):
     done = subprocess.run(command, capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def start_retrax(*words, **options):
+    """The command in a process of its own, with pipes for what it prints."""
+    program = "import sys; from retrax.command.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, **pipes, **options)

@@ -1,6 +1,6 @@
 """What can be said of the documents without running them; `pytest -m documents` does.
 
-What they say about the package itself, their commands, links, and the figures that scripts draw.
+What they say about the package, their commands, links, and figures and tables made by scripts.
 """
 
 import re
@@ -31,7 +31,7 @@ ELSEWHERE = {
     "launchpad_programs/README.md": "tests/launchpad_programs/test_program.py",
 }
 OWN_AGENTS = {path.parent.name for path in (ROOT / "agents").glob("*/config.py")}
-figures = load("figures", ROOT / "docs")
+figures, preset_tables = (load(name, ROOT / "docs") for name in ("figures", "preset_tables"))
 
 
 def row(page, name):
@@ -83,6 +83,30 @@ def test_tables_have_cells_of_equal_number_and_ask_all_for_the_same_agents(compa
 @pytest.mark.parametrize("name", figures.FIGURES)
 def test_figures_are_those_that_the_script_draws(name):
     assert read(f"docs/{name}") == figures.svg(*figures.FIGURES[name]), "run python docs/figures.py"
+
+
+def test_all_agents_of_the_package_have_a_table_of_all_fields():
+    assert set(preset_tables.AGENTS) == OWN_AGENTS
+    config = find_agent("reactor").Config
+    assert list(preset_tables.field_docstrings(config)) == list(config.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("name", preset_tables.AGENTS)
+def test_the_readme_has_the_generated_table(name):
+    text = preset_tables.readme_of(name).read_text(encoding="utf-8")
+    written = preset_tables.with_table(text, find_agent(name))
+    assert text == written, "run python docs/preset_tables.py"
+
+
+def test_rows_of_presets_by_hand():
+    lines = preset_tables.table(find_agent("reactor")).splitlines()
+    for start in (
+        "| field | `paper` | `paper_workers` | `small` | `small_short` | meaning, and the paper's",
+        "| `discount` | 0.99 | 0.99 | 0.99 | 0.99 | Discount factor gamma. Unspecified in",
+        "| `learning_rate` | 5e-5 | 5e-5 | 0.001 | 0.001 | Adam's learning rate. Paper: 5e-5",
+        "| `replay.batch_size` | 4 | 4 | 16 | 16 |",
+    ):
+        assert any(line.startswith(start) for line in lines), start
 
 
 def test_every_definition_that_a_page_links_to_exists():

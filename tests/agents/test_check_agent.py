@@ -12,7 +12,7 @@ from dm_env import specs
 from linear_agents import PACKAGES, TINY
 
 from retrax import testing
-from retrax.agents import Agent, AgentEntry, Decision, Update, reactor
+from retrax.agents import Agent, Decision, Update, reactor
 from retrax.agents.reward_scale import DISCOUNTED_SUM
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.networks import make_reactor_network
@@ -335,18 +335,16 @@ def test_arguments_of_the_check():
     refused(check_agent, "reactor", "make_agent must return an Agent; its type is str")
 
 
-ENTRY = AgentEntry(name="fake", make_agent=None, Config=dict, presets={"default": dict})
-
-
 def test_extras_that_the_entry_names():
-    check_agent_shapes(GOOD, DISCRETE, entry=dataclasses.replace(ENTRY, episode_metrics=("value",)))
+    entry = dataclasses.replace(reactor.AGENT, episode_metrics=("value",))
+    check_agent_shapes(GOOD, DISCRETE, entry=entry)
     mode = r"exploit: the extra 'value' must be bool \[\], got float32 \[\]"
     for field, name, agent, message in (
         ("episode_metrics", "arm", GOOD, "explore must return the extra 'arm', .*episode_metrics"),
         ("evaluation_modes", "arm", GOOD, "exploit must return the extra 'arm', .*ation_modes"),
         ("evaluation_modes", "value", GOOD._replace(exploit=acts()), mode),
     ):
-        entry = dataclasses.replace(ENTRY, **{field: (name,)})
+        entry = dataclasses.replace(reactor.AGENT, **{field: (name,)})
         refused(check_agent_shapes, agent, message, entry=entry)
 
 

@@ -3,13 +3,13 @@
 import json
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 
 import numpy as np
 import pytest
+from fresh_python import start_retrax
 from html_page import Page
 
 from retrax.command import benchmark, grid
@@ -199,13 +199,7 @@ def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, here, retrax, monkeypatch):
     """A real one: stopped in the first run, and continued to its end."""
     monkeypatch.chdir(here)
     options = [*GRID, "--steps", "1000", "--seeds", "1", "--directory", str(tmp_path / "here")]
-    program = "import sys; from retrax.command.main import main; sys.exit(main())"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, "benchmark", "classic", AGENT, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start_retrax("benchmark", "classic", AGENT, *options)
     metrics = tmp_path / "here" / "runs" / "noisy_agent-NOISY-cart-pole-0" / "metrics.csv"
     while process.poll() is None and (not metrics.is_file() or metrics.read_text().count("\n") < 3):
         time.sleep(0.1)

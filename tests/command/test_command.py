@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from fresh_python import start_retrax
 
 from retrax import __version__
 from retrax.agents import acer, reactor
@@ -397,13 +398,7 @@ def test_one_episode_has_no_interval_and_json_no_nan(run, retrax, contents):
 
 
 def test_a_closed_pipe_is_no_error():
-    program = "from retrax.command.main import main; exit(main())"
-    help_ = subprocess.Popen(
-        [sys.executable, "-c", program, "train", "reactor", "--help"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    help_ = start_retrax("train", "reactor", "--help")
     help_.stdout.close()
     assert help_.wait(timeout=120) == 141
     assert help_.stderr.read() == ""

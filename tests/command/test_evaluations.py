@@ -21,7 +21,6 @@ from PIL import Image
 from run_files import rows, snapshots, write_untrained_run
 
 from retrax.agents.base import Decision
-from retrax.agents.entry import AgentEntry
 from retrax.command.main import main
 from retrax.command.trained import evaluate, load_agent
 from retrax.environments import from_gymnasium_vector, make
@@ -183,8 +182,7 @@ def test_an_evaluation_starts_from_what_the_actors_have_learned(monkeypatch):
     agent = acting_agent(
         lambda params, state, _: Decision(jnp.int32(1), {"seven": state == 7}, state)
     )
-    fields = {"make_agent": None, "Config": int, "presets": {"a": int}}
-    entry = AgentEntry(name="a", evaluation_modes=("seven",), **fields)
+    entry = replace(average_agent.ENTRY, evaluation_modes=("seven",))
     warm = replace(entry, warm_start=lambda fresh, actors: fresh + jnp.sum(actors))
     found, config = [], RunConfig(agent="a", environment="catch")
     with contextlib.closing(make("catch", seed=0, num_envs=2)) as catch:

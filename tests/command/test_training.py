@@ -8,14 +8,13 @@ import logging
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import gymnasium
 import noisy_agent
 import numpy as np
 import pytest
+from fresh_python import start_retrax
 from run_files import check_equal, rows, snapshots, stop_with
 
 from retrax import load_metrics, train
@@ -255,10 +254,8 @@ def test_the_environment_is_made_once_and_closed(tiny, tmp_path, monkeypatch):
 
 def test_ctrl_c_on_a_real_process(tiny, here, tmp_path):
     directory = tmp_path / "run"
-    program = "from retrax.command.main import main; exit(main())"
-    words = [*tiny, "--steps", "10000000", "--run-directory", str(directory)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", program, *words], cwd=here, **pipes) as process:
+    words = [*tiny, "--steps", "10000000", "--run-directory", directory]
+    with start_retrax(*words, cwd=here) as process:
         try:
             while not ((directory / "snapshots").is_dir() and snapshots(directory)):
                 assert process.poll() is None, process.communicate()

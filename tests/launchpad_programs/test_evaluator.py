@@ -1,14 +1,15 @@
 """The evaluator's node by hand."""
 
+import dataclasses
 import threading
 
+import average_agent
 import numpy as np
 import pytest
 from node_fakes import Clock, Counter, DirectPeers, Parameters, acting_agent
 from program_configs import make_config
 
 from retrax.agents.base import Decision
-from retrax.agents.entry import AgentEntry
 from retrax.environments import make
 from retrax.evaluation import evaluations
 from retrax.evaluation.evaluations import EpisodeResults
@@ -28,9 +29,7 @@ def make_node(tmp_path, monkeypatch):
     """Makes a node; `episodes(before_step)` may play the episodes: their mean return."""
 
     def make_node(counter, stop=None, modes=(), resumed_at=None, episodes=None, clock=REAL):
-        entry = AgentEntry(
-            name="a", make_agent=None, Config=int, presets={"a": int}, evaluation_modes=modes
-        )
+        entry = dataclasses.replace(average_agent.ENTRY, evaluation_modes=modes)
         monkeypatch.setattr(RunConfig, "entry", entry)
         if episodes is not None:
 
