@@ -28,7 +28,7 @@ class TrainedAgent:
       config: the `RunConfig` of the run.
       steps: training steps of the snapshot.
       actors: the states of all actors, `[num_envs, ...]`, if the agent's entry has a `warm_start`.
-        They are those of the snapshot; in a program, whose actors keep their own, the newest ones.
+        Of the snapshot, or the newest ones of a program, whose actors keep their own.
       see: converts an observation of the environment's library to the spec.
       take: converts an action of the spec to the library's.
     """

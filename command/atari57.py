@@ -26,7 +26,7 @@ def compare(
 
     Args:
       regime: how episodes begin: after up to 30 no-ops, or in a state that a human player reached.
-      algorithms: published algorithms to compare with; default: those of Reactor's table. Random
+      algorithms: published algorithms to compare with; default: the ones in Reactor's table. Random
         and human are always included.
       scores: a CSV file with your scores: columns game and score, and optionally algorithm, regime
         and seed.

@@ -176,7 +176,7 @@ class Table(NamedTuple):
 
     regime: str  # how the episodes began
     entries: list[Entry]
-    # Whether the algorithms are those of Reactor's table. Only then are mean rank and Elo, which
+    # Whether the algorithms are the ones in Reactor's table. Only then are mean rank and Elo, which
     # depend on the compared algorithms, comparable to the printed ones.
     as_printed: bool
 
@@ -190,7 +190,7 @@ def make_table(
 
     Args:
       regime: one of `REGIMES`.
-      algorithms: names of `load_scores(regime)`; None: those of Reactor's table. `random` and
+      algorithms: names of `load_scores(regime)`; None: as in Reactor's table. `random` and
         `human` are always included.
       own: output of `read_scores`: from name to scores `[R, 57]`.
 
@@ -206,7 +206,7 @@ def make_table(
             complete = [known for known, scores in published.items() if not np.isnan(scores).any()]
             raise ValueError(
                 f"There are no scores of {name!r} in the regime {regime!r}"
-                f"{did_you_mean(name, published)}: there are those of {', '.join(complete)}."
+                f"{did_you_mean(name, published)}: allowed are {', '.join(complete)}."
             )
         if missing := [GAMES[game] for game in np.flatnonzero(np.isnan(published[name]))]:
             raise ValueError(

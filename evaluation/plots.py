@@ -31,7 +31,7 @@ _GREEDY = ("evaluation_return", "evaluator_return")  # of a run in one process, 
 _DOTS_PER_INCH = 120
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
-_MAX_INSIDE = 4  # curves whose legend fits into a panel; that of more stands beside it
+_MAX_INSIDE = 4  # curves whose legend fits into a panel; a longer legend stands beside it
 _BESIDE_INCHES = 3.6
 _BAND_SEEDS = 3  # the interval of two is 18 times as wide as their deviation: nothing else is seen
 

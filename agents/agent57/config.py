@@ -27,7 +27,7 @@ _LONG_EPISODES_CAPACITY = 50_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """Agent57. "Paper" is Badia et al. 2020; NGU and R2D2 are named. The defaults are its."""
+    """Agent57. "Paper" is Badia et al. 2020, whose values are the defaults; NGU, R2D2 are named."""
 
     values: Literal["split", "mixed", "extrinsic"] = "split"
     """Value networks: one each for extrinsic and intrinsic rewards (paper); one for
