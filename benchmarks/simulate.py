@@ -272,6 +272,8 @@ class Program(simulated.Program):
             self.check_adding(node.local)
         if self.config.has_workers and kind_of(process.name).publishes:
             self.check_applying(node)
+        elif self.config.has_workers and kind_of(process.name).acts:
+            self.check_fetching(node.worker)
         super().made(process, node)
 
     @contextlib.contextmanager
@@ -347,13 +349,14 @@ class Program(simulated.Program):
                 lead = local.schedule.calls[1] * replay.acting_steps_per_update
                 self.check(lead <= bound, f"acting leads by {lead} rows")
 
-        def set_and_checked(keys, priorities):
-            set_priorities(keys, priorities)
-            if "known" in (state := local.state())["selector"]:
-                self.check_priorities(local, state)
+        def set_and_checked(slots, priorities, kept):
+            first = local.read(slots[kept])[0].observation[:, 0]
+            own = (priorities[kept] == identity(first)).all()
+            self.check(own, "a priority is set for a sequence that was overwritten")
+            set_priorities(slots, priorities, kept)
 
-        set_priorities, local.set_priorities = local.set_priorities, set_and_checked
-        local.add_packed = checked
+        set_priorities = local._selector.set_priorities
+        local.add_packed, local._selector.set_priorities = checked, set_and_checked
 
     def check_applying(self, node):
         """A gradient that a worker counts as applied is in the state."""
@@ -369,6 +372,21 @@ class Program(simulated.Program):
             return receipt
 
         node.apply = checked
+
+    def check_fetching(self, worker):
+        """A worker whose server has lost updates makes its share of them again."""
+        updates, replay, newest = worker.updates, worker.replay, worker.updates.newest
+
+        def checked(state):
+            version, made = updates.version, replay.schedule.updates
+            state = newest(state)
+            if updates.version < version and (server := self.learner.node) is not None:
+                lost, again = version - server.learner.restored, made - replay.schedule.updates
+                share = min(made, lost / ACTORS)
+                self.check(again >= share, f"{again} of {lost} lost updates are due again")
+            return state
+
+        updates.newest = checked
 
     def check_end(self, failure):
         """What must hold when the program has ended; whether it is finished."""
@@ -610,6 +628,19 @@ def without_jax():
         yield
 
 
+@contextlib.contextmanager
+def on_one_core():
+    """Threads of which one runs at a time take turns faster on one core; Linux only."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    if cores:
+        os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        if cores:
+            os.sched_setaffinity(0, cores)
+
+
 def at_least_0(text):
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
@@ -629,11 +660,10 @@ def main():
             schedules = [Schedule.parse(arguments.schedule.read_text())]
         except (OSError, ValueError, KeyError, TypeError) as error:
             sys.exit(f"{arguments.schedule} is no schedule: {error}")
-    if hasattr(os, "sched_setaffinity"):  # threads of which one runs at a time: changing is cheap
-        os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
     began = time.process_time()
     try:
-        outcomes = check(schedules)
+        with on_one_core():
+            outcomes = check(schedules)
     except Violation as error:
         sys.exit(str(error))
     seconds = time.process_time() - began
