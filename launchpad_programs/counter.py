@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import logging.handlers
 import math
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,21 +21,9 @@ from .node import Node, Peers
 
 _STATUS_SECONDS = 0.5
 _FINAL_SECONDS = 600.0  # after which an evaluator that says nothing is not waited for at the end
+_MAX_WARNINGS = 1000  # of this process, which are kept for the launcher
 _PORTIONS = 100  # at least so many grants in a run, so that no actor holds many steps
 _PORTION, _PORTION_SECONDS = 50, 0.25  # a grant is for so many steps, or for so long
-
-
-class Notes(logging.Handler):
-    """Warnings in the process of the counter, which the launcher logs."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.told: list[tuple[str, bool]] = []  # each with whether it is for the file alone
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keeps a warning, with its traceback if it has one."""
-        is_hidden = bool(record.exc_info) or getattr(record, FILE_ONLY, False)
-        self.told.append((self.format(record), is_hidden))
 
 
 class Lease(NamedTuple):
@@ -71,8 +60,10 @@ class Counter(Node):
         self._metrics = MetricsAccumulator()
         self._recorder: Recorder | None = None
         self._row_at: int | None = None  # steps of the newest row
-        self._asked_to_stop, self._notes = self._clock.event(), Notes()
-        logging.getLogger("retrax").addHandler(self._notes)
+        self._asked_to_stop = self._clock.event()
+        self._warnings = logging.handlers.BufferingHandler(_MAX_WARNINGS)
+        self._warnings.setLevel(logging.WARNING)
+        logging.getLogger("retrax").addHandler(self._warnings)
         self._columns: list[str] = []
         self._newest_of = newest_values(config.run)
         self._next_status = 0.0
@@ -160,7 +151,7 @@ class Counter(Node):
             if self._row_at != self._counters.steps:
                 self._write_row(self._recorder)
             self._recorder.close()
-        logging.getLogger("retrax").removeHandler(self._notes)
+        logging.getLogger("retrax").removeHandler(self._warnings)
         with self._lock:
             self._write_status()
 
@@ -180,7 +171,11 @@ class Counter(Node):
             "updates_per_second": self._rates["updates"].per_second(),
             "eta_seconds": left / rate if rate else None,
             "stop": self._asked_to_stop.is_set(),
-            "notes": self._notes.told,
+            # The launcher logs these, some in the file alone.
+            "notes": [
+                (self._warnings.format(x), bool(x.exc_info) or getattr(x, FILE_ONLY, False))
+                for x in self._warnings.buffer
+            ],
             "restarts": restarts,
             "leases": self._leases,
             "columns": self._columns,

@@ -187,14 +187,14 @@ class RunConfig:
     @functools.cached_property
     def entry(self) -> AgentEntry:
         """The agent's entry, looked up once; ValueError if there is none of that name."""
-        return find_agent(self.agent, search_path=self._search_path)
+        return find_agent(self.agent, search_path=Path(self.search_path))
 
     def find_logger(self) -> Any:
         """What `logger` names: a function, an object or a class of them, or a ValueError."""
         if self.logger is None:
             return None
         module, _, name = self.logger.partition(":")
-        found = getattr(import_from(module, self._search_path), name, None)
+        found = getattr(import_from(module, Path(self.search_path)), name, None)
         if not callable(found):
             raise ValueError(
                 "RunConfig.logger must name a function of steps and metrics as "
@@ -245,18 +245,15 @@ class RunConfig:
 
         Those of a run on a device are written in JAX. Its evaluations take the host's own.
         """
-        make_importable(self._search_path)
+        path = Path(self.search_path)
+        make_importable(path)
         if self.on_device and not (evaluation or render):
             return make_pure_vector(
-                self.environment, seed=seed, num_envs=num_envs, search_path=self._search_path
+                self.environment, seed=seed, num_envs=num_envs, search_path=path
             )
         return environments.make(
             self.environment, seed=seed, num_envs=num_envs, render=render, evaluation=evaluation
         )
-
-    @property
-    def _search_path(self) -> Path | None:
-        return Path(self.search_path) if self.search_path else None
 
     def anchored(self) -> "RunConfig":
         """The same run with an absolute `search_path`, since environments may call `os.chdir`."""
@@ -271,8 +268,7 @@ class RunConfig:
         config = entry.checked(entry.config_of(preset) if given is None else given)
         every = steps // _DEVICE_LOGS if self.on_device else min(_MAX_LOG_STEPS, steps // _LOGS)
         return dataclasses.replace(
-            self,
-            search_path=str(Path(self.search_path).absolute()),
+            self.anchored(),
             preset=preset,
             steps=steps,
             snapshot_every=self.snapshot_every or max(1, steps // _SNAPSHOTS),
@@ -317,7 +313,7 @@ def _run_of(values: Any) -> RunConfig:
     problems: list[str] = []
     run, config = _build(RunConfig, values, "", problems), None
     if {"agent", "search_path", "agent_config"} <= values.keys():
-        entry = find_agent(values["agent"], search_path=Path(values["search_path"] or "."))
+        entry = find_agent(values["agent"], search_path=Path(values["search_path"]))
         config = _build(entry.Config, values["agent_config"], "agent_config.", problems)
     if problems:
         raise ValueError("; ".join(problems))

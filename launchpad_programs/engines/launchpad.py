@@ -23,7 +23,6 @@ from typing import Any
 import launchpad as lp
 from absl import flags
 from courier.python.client import StatusNotOk
-from launchpad.address import get_port_from_address
 from launchpad.launch import worker_manager
 from launchpad.launch.run_locally import run_locally
 from launchpad.nodes.python.local_multi_processing import PythonProcess
@@ -142,26 +141,21 @@ class ReplayServer(lp.ReverbNode):
     """The replay: a Reverb server that ends as the other nodes do."""
 
     def __init__(self, config: ProgramConfig, kind: NodeKind, launcher: int):
-        super().__init__(self._make_tables)
-        self._config, self._kind, self._launcher = config, kind, launcher
+        def tables() -> list[Any]:
+            sequence = config.make_agent(config.spec).sequence
+            layout = Layout(config.spec, sequence, config.run.replay)
+            return make_tables(layout, num_envs=config.run.num_envs)
+
+        def checkpointer() -> Any:  # without one a server leaves a folder in /tmp behind
+            return reverb.checkpointers.DefaultCheckpointer(str(Checkpoints(config.directory).live))
+
+        super().__init__(tables, checkpointer)
+        self._kind, self._launcher = kind, launcher
 
     def run(self) -> None:
         """Serves until the program ends."""
         with node_process(self._kind, self._launcher):
-            stop, tables = lp.stop_event(), self._make_tables()
-            # Without a checkpointer a server leaves a folder in /tmp behind.
-            live = str(Checkpoints(self._config.directory).live)
-            checkpointer = reverb.checkpointers.DefaultCheckpointer(live)
-            port = get_port_from_address(self.reverb_address.resolve())
-            # Kept: without a reference to the server its port closes.
-            self._server = reverb.Server(tables, port=port, checkpointer=checkpointer)
-            while not stop.wait(1.0):
-                pass
-
-    def _make_tables(self) -> list[Any]:
-        config, run = self._config, self._config.run
-        layout = Layout(config.spec, config.make_agent(config.spec).sequence, run.replay)
-        return make_tables(layout, num_envs=run.num_envs)
+            super().run()
 
 
 @contextlib.contextmanager
