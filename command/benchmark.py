@@ -19,6 +19,7 @@ from ..basics.files import replacing, write_json
 from ..basics.validation import Range
 from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
+from ..evaluation.report import CURVES, SCORES, SUITE
 from ..evaluation.statistics import normalised
 from ..evaluation.suites import BSUITE, Suite, Task, find_suite, read_json
 from ..training.assembly import Start, checked_agent, spec_of
@@ -28,10 +29,6 @@ from ..training.snapshots import Snapshots
 from .grid import EVALUATION, Cell, run_shown
 from .parsing import tell
 from .training import own_code
-
-SCORES = "scores.csv"
-CURVES = "curves.csv"
-_SUITE = "suite.json"
 
 
 def benchmark(
@@ -103,7 +100,7 @@ def benchmark(
             config, path = dataclasses.replace(config, seed=seed), Path(f"{run}-{task.name}-{seed}")
             cells.append(Cell(config, path, episodes or task.episodes))
     with DirectoryLock(directory) as lock:
-        path = directory / _SUITE
+        path = directory / SUITE
         if path.is_file() and (other := read_json(path, "suite")) != suite:
             why = f"{directory} has runs of the suite {other}"
             raise ValueError(f"{why}: choose another --directory.")
@@ -125,7 +122,7 @@ def benchmark(
             "numpy": metadata.version("numpy"),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
         }
-        write_json(directory / _SUITE, about)  # for the report
+        write_json(directory / SUITE, about)  # for the report
         end, is_stopped = run_shown(cells, jobs=jobs, directory=directory, plain=plain)
         write_tables(directory, found)
         if suite == BSUITE:

@@ -21,6 +21,7 @@ from .suites import Suite, Task, find_suite, naming, read_json, read_rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SUITE, SCORES, CURVES = "suite.json", "scores.csv", "curves.csv"
 Row = Mapping[str, str]
 _COLUMNS = 3
 _STYLE = """
@@ -47,7 +48,7 @@ class Results(NamedTuple):
 
 def read_results(directory: Path) -> Results:
     """Reads a benchmark's directory; a ValueError says that it is none, or has no complete run."""
-    paths = [directory / name for name in ("suite.json", "scores.csv", "curves.csv")]
+    paths = [directory / name for name in (SUITE, SCORES, CURVES)]
     if lacking := [path.name for path in paths if not path.is_file()]:
         raise ValueError(f"{directory} has no results of retrax benchmark: no {lacking[0]}.")
     suite = find_suite(read_json(paths[0], "suite"))

@@ -44,7 +44,7 @@ BUDGETS = {
     "training": 3663,
     "device": 816,
     "evaluation": 1830,
-    "command": 2040,
+    "command": 2037,
     "launchpad_programs": 3263,
     "tests": 28648,
 }
