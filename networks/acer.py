@@ -80,9 +80,8 @@ class AcerModule(hk.Module):
     """Features with two heads: the policy, and values of actions or of the state.
 
     For discrete actions the heads are a softmax policy over the legal ones and Q
-    (`CategoricalOutput`). For continuous
-    actions they are the mean of a Gaussian, with a tanh, and V (`GaussianOutput`); the layers that
-    read the action are `AdvantageModule`.
+    (`CategoricalOutput`). For continuous actions they are the mean of a Gaussian, with a tanh, and
+    V (`GaussianOutput`); the layers that read the action are `AdvantageModule`.
     """
 
     def __init__(

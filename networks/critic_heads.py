@@ -42,11 +42,23 @@ class CriticHead(NamedTuple):
     metrics: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], dict[str, jax.Array]]
 
 
+def support_metrics(
+    atoms: Any, probs: jax.Array, r_t: jax.Array, discount_t: jax.Array, probs_t: jax.Array
+) -> dict[str, jax.Array]:
+    """Predicted mass at the end atoms, and the target's mass outside of them (`clipped_mass`)."""
+    below, above = clipped_mass(atoms, r_t, discount_t, probs_t)
+    return {
+        "mass_at_vmin": probs[0],
+        "mass_at_vmax": probs[-1],
+        "clipped_below_vmin": below,
+        "clipped_above_vmax": above,
+    }
+
+
 def categorical_head(num_atoms: int = 51, vmin: float = -150.0, vmax: float = 150.0) -> CriticHead:
     """A categorical distribution over fixed atoms: one logit for each (`categorical_td_loss`).
 
-    Its metrics are the prediction's mass at the ends, and the target's mass outside of them
-    (`losses.clipped_mass`).
+    Its metrics are `support_metrics`.
 
     Args:
       num_atoms: >= 2.
@@ -56,25 +68,15 @@ def categorical_head(num_atoms: int = 51, vmin: float = -150.0, vmax: float = 15
     # NumPy's, a constant while functions are traced: the losses see its equal distances.
     atoms: Any = np.linspace(vmin, vmax, num_atoms, dtype=np.float32)
 
-    def metrics(
-        outputs_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, outputs_t: jax.Array
-    ) -> dict[str, jax.Array]:
-        probs = jax.nn.softmax(outputs_tm1)
-        below, above = clipped_mass(atoms, r_t, discount_t, jax.nn.softmax(outputs_t))
-        return {
-            "mass_at_vmin": probs[0],
-            "mass_at_vmax": probs[-1],
-            "clipped_below_vmin": below,
-            "clipped_above_vmax": above,
-        }
-
     return CriticHead(
         num_outputs=num_atoms,
         mean=lambda outputs: jnp.sum(jax.nn.softmax(outputs) * atoms),
         loss=lambda outputs_tm1, r_t, discount_t, outputs_t, key: categorical_td_loss(
             atoms, outputs_tm1, r_t, discount_t, jax.nn.softmax(outputs_t)
         ),
-        metrics=metrics,
+        metrics=lambda outputs_tm1, r_t, discount_t, outputs_t: support_metrics(
+            atoms, jax.nn.softmax(outputs_tm1), r_t, discount_t, jax.nn.softmax(outputs_t)
+        ),
     )
 
 

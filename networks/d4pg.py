@@ -1,8 +1,7 @@
 """D4PG's networks: a torso for images, a bounded policy, a critic of states and actions.
 
 Barth-Maron et al. 2018, figure "Architectural variants"; sizes from the same authors' Control Suite
-paper (Tassa et al. 2018). `B` denotes the batch, `F` features of an observation, `A`
-the dimensions of an action.
+paper (Tassa et al. 2018). `B` denotes the batch, `F` features, `P` the critic's outputs.
 """
 
 import functools

@@ -14,6 +14,7 @@ from dm_env import StepType
 from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import MakeTorso, ReactorOutput, RecurrentNetwork, make_reactor_network
+from ...networks.critic_heads import support_metrics
 from .. import sequences
 from ..base import Agent, Decision, Update, check_network_or_torso, count_actions, takes_wrapper
 from ..exploration import draw_action
@@ -138,15 +139,9 @@ def make_agent(
         cross_entropy = jax.vmap(losses.categorical_cross_entropy)(q_star, logits)
         error = jax.vmap(losses.total_variation)(q_star, probs)
         expected_t = jnp.einsum("ta,tan->tn", target.policy, probs_t)
-        below, above = jax.vmap(losses.clipped_mass, in_axes=(None, 0, 0, 0))(
-            atoms, r_t, discount_t, expected_t
+        support = jax.vmap(support_metrics, in_axes=(None, 0, 0, 0, 0))(
+            atoms, probs, r_t, discount_t, expected_t
         )
-        support = {
-            "mass_at_vmin": probs[:, 0],
-            "mass_at_vmax": probs[:, -1],
-            "clipped_below_vmin": below,
-            "clipped_above_vmax": above,
-        }
         return cross_entropy, q_star @ atoms, error, support
 
     def policy_loss(
