@@ -68,13 +68,13 @@ def server_times(factory, count):
     server.compile()
     zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), factory.gradients.like)
     blob = factory.gradients.pack(zeros)
-    _, state = server.get(-1)
+    _, state = server.fetch(-1)
     jax.block_until_ready(server.state)
     fetching = 0.0
     for number in range(count):
         server.apply(0, (0, number), number, blob)
         started = time.perf_counter()
-        server.get(number)
+        server.fetch(number)
         fetching += time.perf_counter() - started
     return server.busy_seconds / count, fetching / count, len(blob), len(state)
 

@@ -381,7 +381,7 @@ class Program(simulated.Program):
             version, made = updates.version, replay.schedule.updates
             state = newest(state)
             if updates.version < version and (server := self.learner.node) is not None:
-                lost, again = version - server.learner.restored, made - replay.schedule.updates
+                lost, again = version - server.learner.restored(), made - replay.schedule.updates
                 share = min(made, lost / ACTORS)
                 self.check(again >= share, f"{again} of {lost} lost updates are due again")
             return state

@@ -1,7 +1,6 @@
 """Nodes with a learner: the learner's own, the parameter server's, and the workers'."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -285,7 +284,7 @@ def make_parameter_server(config: ProgramConfig, index: int, peers: Peers) -> Le
     server, names = factory.server(parameters), factory.metric_names
     node = LearnerNode(config, server, parameters, peers, metric_names=names)
     # What the workers call.
-    vars(node).update(apply=server.apply, fetch=server.get, restored=lambda: server.restored)
+    vars(node).update(apply=server.apply, fetch=server.fetch, restored=server.restored)
     return node
 
 
@@ -294,14 +293,7 @@ def make_worker(config: ProgramConfig, index: int, peers: Peers) -> WorkerNode:
     run, environment = config.run, config.make_actors_environment(index)
     factory = WorkerFactory(run, config.make_agent(environment.spec), environment.spec, peers.clock)
     call = peers.peer(publisher_of(run)).call
-    worker = factory.worker(
-        index,
-        environment,
-        apply=functools.partial(call, "apply"),
-        get=functools.partial(call, "fetch"),
-        restored=functools.partial(call, "restored"),
-        restarts=config.restarts,
-    )
+    worker = factory.worker(index, environment, call, restarts=config.restarts)
     return WorkerNode(config, index, worker, peers)
 
 

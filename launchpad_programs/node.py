@@ -2,7 +2,6 @@
 
 import abc
 import contextlib
-import functools
 import importlib
 import itertools
 import types
@@ -149,8 +148,8 @@ class RemotePeer(abc.ABC):
 
     def send(self, method: str, *arguments: Any) -> Answer:
         """As `Peer.send`."""
-        answer: Any = types.SimpleNamespace()
-        answer.result = functools.partial(self._read, self._send(method, *arguments))
+        sent = self._send(method, *arguments)
+        answer: Any = types.SimpleNamespace(result=lambda timeout: self._read(sent, timeout))
         return answer
 
     def call(self, method: str, *arguments: Any) -> Any:

@@ -17,12 +17,11 @@ import numpy as np
 from ..agents.base import Agent, Gradients, LearnerState, Params, Update
 from ..basics.prng_keys import is_key, with_keys, without_keys
 from ..datatypes import EnvironmentSpec, Sample, VectorEnvironment
-from ..replay.interface import REAL, Clock
+from ..replay.interface import REAL, Clock, DirectPeer
 from ..replay.local import LocalReplay
 from ..replay.packing import TreePacking
 from ..replay.rows import sample_shapes
 from .learner import (
-    Get,
     Learner,
     MetricsAccumulator,
     ParameterServer,
@@ -47,9 +46,6 @@ class Receipt(NamedTuple):
 
     applied: bool
     staleness: int  # negative if a restarted server has not reached its version
-
-
-Apply = Callable[[int, Call, int, bytes], Receipt]
 
 
 class StatePacking:
@@ -97,8 +93,8 @@ class StatePacking:
 class GradientServer:
     """Applies gradients in the order of arrival, each in one jitted call, which donates `state`.
 
-    `apply` and `get` may be called by any thread, and by other processes: a call that is repeated
-    because its answer was lost changes nothing. `updates` is the version, `restored` the first one.
+    `apply` and `fetch` may be called by any thread, and by other processes: a call that is repeated
+    because its answer was lost changes nothing. `updates` is the version.
     `metrics` are empty where the workers are in processes of their own.
     """
 
@@ -122,7 +118,7 @@ class GradientServer:
         self._answered: dict[int, tuple[Call, Receipt]] = {}
         self._apply = jax.jit(agent.apply, donate_argnums=0)
         self.state = jax.jit(agent.init)(key)
-        self.updates = self.restored = 0
+        self.updates = self._first = 0
         self._clock, self.busy_seconds, self._seen = clock, 0.0, -1
         self._started = clock.monotonic()
 
@@ -187,7 +183,7 @@ class GradientServer:
             if self._parameters is not None:
                 self._parameters.publish(self.updates, self.params)
 
-    def get(self, known_version: int) -> tuple[int, bytes | None]:
+    def fetch(self, known_version: int) -> tuple[int, bytes | None]:
         """The newest version and its bytes, packed once; None if the caller has it already."""
         with self._lock:
             if known_version == self.updates:
@@ -205,8 +201,12 @@ class GradientServer:
         """Restores the learner state and the counter `updates`."""
         with self._lock:
             self.state = jax.device_put(copied(snapshot.learner))
-            self.updates = self.restored = snapshot.counters["updates"]
+            self.updates = self._first = snapshot.counters["updates"]
             self._packed = -1, b""
+
+    def restored(self) -> int:
+        """The version at which it began."""
+        return self._first
 
     def close(self) -> None:
         """Does nothing: it has no threads."""
@@ -229,8 +229,7 @@ class RemoteUpdates(Updates):
         gradients: TreePacking,
         states: StatePacking,
         *,
-        apply: Apply,
-        get: Get,
+        call: Callable[..., Any],
         worker: int = 0,
         restarts: int = 0,
         gradients_per_fetch: int = 1,
@@ -238,7 +237,7 @@ class RemoteUpdates(Updates):
         lost: Callable[[int], None],
         clock: Clock = REAL,
     ):
-        """Updates of worker number `worker`; packings and calls belong to its `GradientServer`.
+        """Updates of worker number `worker`; packings and `call` belong to its `GradientServer`.
 
         Where `fetches_first`, a fetch precedes the gradient (Reactor, 3.5); if not, it follows, and
         the worker acts with what its next gradient is computed of (ACER, Algorithm 2). `lost` is
@@ -246,7 +245,7 @@ class RemoteUpdates(Updates):
         """
         super().__init__(agent)
         self._agent, self._packing, self._states, self._clock = agent, gradients, states, clock
-        self._apply, self._get, self._lost = apply, get, lost
+        self._call, self._lost = call, lost
         self._worker, self._restarts, self._calls = worker, restarts, itertools.count()
         self._per_fetch, self._fetches_first = gradients_per_fetch, fetches_first
         self._sent, self.version = 0, -1
@@ -289,7 +288,7 @@ class RemoteUpdates(Updates):
 
     def newest(self, state: LearnerState) -> LearnerState:
         """A copy of the server's state; the given one if it is as new."""
-        version, blob = self._timed(self._get, self.version)
+        version, blob = self._timed("fetch", self.version)
         if blob is None:
             return state
         if version < self.version:
@@ -311,11 +310,11 @@ class RemoteUpdates(Updates):
         call = self._restarts, next(self._calls)
         self._sent += 1
         blob = self._packing.pack(gradients)
-        return Receipt(*self._timed(self._apply, self._worker, call, self.version, blob))
+        return Receipt(*self._timed("apply", self._worker, call, self.version, blob))
 
-    def _timed(self, method: Callable[..., Any], *arguments: Any) -> Any:
+    def _timed(self, method: str, *arguments: Any) -> Any:
         started = self._clock.monotonic()
-        answer = method(*arguments)
+        answer = self._call(method, *arguments)
         self.waited_seconds += self._clock.monotonic() - started
         return answer
 
@@ -390,13 +389,11 @@ class WorkerFactory:
         self,
         index: int,
         environment: VectorEnvironment,
+        call: Callable[..., Any],
         *,
-        apply: Apply,
-        get: Get,
-        restored: Callable[[], int] = lambda: 0,
         restarts: int = 0,
     ) -> Worker:
-        """Worker number `index`; `apply`, `get` and `restored` are of the `GradientServer`."""
+        """Worker number `index`; `call` is `Peer.call` of the `GradientServer`."""
         config, agent, num_envs = self._config, self._agent, self._config.environments_per_replay
         seed = derive_seed(config.seed, Purpose.WORKER, index)
         if config.workers.num_workers == 1:  # it draws what one process draws
@@ -406,14 +403,13 @@ class WorkerFactory:
         )
 
         def lost(version: int) -> None:  # each worker makes its share of these updates again
-            replay.owe(-(-(version - restored()) // config.workers.num_workers))
+            replay.owe(-(-(version - call("restored")) // config.workers.num_workers))
 
         updates = RemoteUpdates(
             agent,
             self.gradients,
             self._states,
-            apply=apply,
-            get=get,
+            call=call,
             worker=index,
             restarts=restarts,
             gradients_per_fetch=config.workers.gradients_per_fetch,
@@ -563,9 +559,7 @@ def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvir
         raise ValueError("WorkerOptions.decoupled must be False in one process: it needs threads.")
     factory = WorkerFactory(config, agent, environments[0].spec)
     server = factory.server()
-    made = [
-        factory.worker(index, environment, apply=server.apply, get=server.get)
-        for index, environment in enumerate(environments)
-    ]
+    call = DirectPeer(server).call
+    made = [factory.worker(index, each, call) for index, each in enumerate(environments)]
     learner = WorkersInTurn(server, made)
     return Loop([each.actor for each in made], learner, [each.replay for each in made])

@@ -43,8 +43,7 @@ def test_options_are_written_and_read(tmp_path, acme_module):
     assert read_config(tmp_path) == run
     assert resumed(config, RAY) == (config, [])  # nothing was trained yet
     found = LaunchArguments.resumed(tmp_path)
-    assert (found.acme, found.max_lead, found.resume) == ("my_options:OPTIONS", 3, tmp_path)
-    assert found.run() == run
+    assert (found.run(), found.acme, found.max_lead) == (run, "my_options:OPTIONS", 3)
 
 
 def saved_program(directory):

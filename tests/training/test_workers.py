@@ -17,6 +17,7 @@ from waiting import wait_for
 from retrax.basics.prng_keys import without_keys
 from retrax.datatypes import ReplayConfig, Sample
 from retrax.environments.plain_data import pack, unpack
+from retrax.replay.interface import DirectPeer
 from retrax.replay.packing import TreePacking
 from retrax.training.learner import update_shapes
 from retrax.training.run_config import RunConfig, WorkerOptions
@@ -339,18 +340,18 @@ def test_a_call_that_is_repeated_is_applied_once():
 def test_a_version_is_packed_once_and_only_when_it_is_fetched(monkeypatch):
     server, packs, pack = make_server(), [], STATES.pack
     monkeypatch.setattr(STATES, "pack", lambda state: packs.append(state) or pack(state))
-    assert server.get(0) == (0, None)  # the caller has it
+    assert server.fetch(0) == (0, None)  # the caller has it
     assert packs == []
-    version, blob = server.get(-1)
+    version, blob = server.fetch(-1)
     assert (version, len(packs)) == (0, 1)
-    assert server.get(-1) == (version, blob)
+    assert server.fetch(-1) == (version, blob)
     for number in range(3):
         send(server, number, number)
     assert len(packs) == 1
-    version, newer = server.get(0)
+    version, newer = server.fetch(0)
     assert (version, len(packs)) == (3, 2)
     assert newer != blob
-    assert server.get(3) == (3, None)
+    assert server.fetch(3) == (3, None)
     assert len(packs) == 2
 
 
@@ -359,10 +360,10 @@ def test_a_restored_server_continues():
     send(server, 0, 0)
     snapshot, at = server.snapshot(), mean(server)
     send(server, 1, 1)  # donates the buffers of the state
-    other.get(-1)
+    other.fetch(-1)
     other.restore(snapshot)
     assert (other.updates, mean(other)) == (1, at)
-    assert other.get(0)[0] == 1
+    assert other.fetch(0)[0] == 1
     send(other, 0, 1)
     assert mean(other) == mean(server)
 
@@ -399,15 +400,15 @@ class Server:
         self.version += 2
         return [True, self.version - 2 - version]  # a list, as over Courier
 
-    def get(self, known):
+    def fetch(self, known):
         self.fetches.append(known)
         self._server.updates = self.version
-        return self._server.get(known)
+        return self._server.fetch(known)
 
 
 def make_updates(server, agent=AGENT, **options):
     """Updates of a worker, and the state that it has fetched."""
-    calls = {"apply": server.apply, "get": server.get, "lost": lambda version: None}
+    calls = {"call": DirectPeer(server).call, "lost": lambda version: None}
     updates = RemoteUpdates(agent, GRADIENTS, STATES, **calls, **options)
     return updates, updates.newest(AGENT.init(jax.random.key(0)))
 
