@@ -311,20 +311,19 @@ def test_when_evaluations_are_due():
         assert PeriodicEvaluation(replace(config, **change), None, start=0).next == expected
 
 
-def test_an_evaluation_says_that_running_statistics_start_again(tmp_path, monkeypatch, caplog):
-    (tmp_path / "normalised_envs.py").write_text(
+def test_an_evaluation_says_that_running_statistics_start_again(own_modules, caplog):
+    (own_modules / "normalised_envs.py").write_text(
         "import gymnasium\n"
         "def make_one():\n"
         "    cart = gymnasium.make('CartPole-v1')\n"
         "    return gymnasium.wrappers.NormalizeObservation(cart)\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
     fields = {"agent": "average_agent:ENTRY", "preset": "default", "steps": 10, "num_envs": 1}
     config = average_agent.Config()
     for environment, told in (("normalised_envs:make_one", 1), ("CartPole-v1", 0)):
         run = RunConfig(**fields, environment=environment, agent_config=config)
         caplog.clear()
-        evaluate(write_untrained_run(tmp_path / environment, run), episodes=2)
+        evaluate(write_untrained_run(own_modules / environment, run), episodes=2)
         found = [record.getMessage() for record in caplog.records]
         assert len([line for line in found if "of NormalizeObservation: a" in line]) == told
 

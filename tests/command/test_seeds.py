@@ -64,10 +64,9 @@ def test_one_that_fails_leaves_the_others_alone(tiny, retrax, tmp_path, trained)
         assert f"seed_{seed} failed: retrax: the sentence (all of it: {log})" in err
 
 
-def test_one_that_its_logger_stops_is_not_continued(tiny, retrax, tmp_path, trained, monkeypatch):
-    (tmp_path / "early.py").write_text("def stop(steps, metrics):\n    return steps == 80\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    directory = tmp_path / "runs"
+def test_one_that_its_logger_stops_is_not_continued(tiny, retrax, own_modules, trained):
+    (own_modules / "early.py").write_text("def stop(steps, metrics):\n    return steps == 80\n")
+    directory = own_modules / "runs"
     new = [*tiny, "--seeds", 2, "--logger", "early:stop", "--run-directory", directory]
     status, _, err = retrax(*new)
     assert (status, len(trained)) == (0, 2)

@@ -12,7 +12,6 @@ all tests, compilation is without most optimisations.
 """
 
 import argparse
-import csv
 import dataclasses
 import hashlib
 import json
@@ -29,6 +28,7 @@ import numpy as np
 
 import retrax
 from retrax.agents import d4pg, reactor
+from retrax.evaluation.suites import read_rows
 from retrax.training.recorder import WALL_CLOCK_COLUMNS
 from retrax.training.snapshots import newest_snapshot, read_state
 
@@ -112,8 +112,7 @@ def run(name: str, directory: Path, steps: int | None = None) -> dict:
 
 
 def metrics(directory: Path) -> dict[str, list[str]]:
-    with (directory / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(directory / "metrics.csv")
     return {k: [row[k] for row in rows] for k in rows[0] if k not in WALL_CLOCK_COLUMNS}
 
 

@@ -1,7 +1,6 @@
 """What a run writes: metrics as CSV and TensorBoard events, users' loggers, lines and bars."""
 
 import contextlib
-import csv
 import io
 import json
 import sys
@@ -15,6 +14,7 @@ from rich.console import Console
 from run_files import read_tensorboard
 
 from retrax.evaluation import read_metrics
+from retrax.evaluation.suites import read_rows
 from retrax.training import recorder as progress
 from retrax.training.learner import Counters
 from retrax.training.recorder import (
@@ -43,10 +43,7 @@ def write(directory, rows, resumed_at=None):
 
 def read_csv(directory):
     """Three columns of the file, whose lines are all complete."""
-    text = (directory / "metrics.csv").read_text()
-    assert text.endswith("\n")
-    header, *rows = csv.reader(text.splitlines())
-    rows = [dict(zip(header, row, strict=True)) for row in rows]
+    rows = read_rows(directory / "metrics.csv")
     lines = [SHOWN, *([row[name] for name in SHOWN] for row in rows)]
     return "".join(",".join(line) + "\n" for line in lines)
 
