@@ -184,7 +184,7 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     """
     data = path.read_bytes() if path.is_file() else b""
     # A spreadsheet may have written it, with a byte order mark and \r\n; the rows are the same.
-    text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    text = data.decode("utf-8", errors="replace").replace("\r\n", "\n")
     complete, _, _ = text.rpartition("\n")
     header, *lines = complete.split("\n")
     header = "".join(filter(str.isprintable, header))
