@@ -14,6 +14,7 @@ cut by a kill; a signal stops the program.
 """
 
 import argparse
+import ast
 import contextlib
 import dataclasses
 import functools
@@ -57,6 +58,9 @@ STOP_SECONDS = 120.0  # within which a program ends after a signal
 MAX_RESTARTS = 20
 MEMORY = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None
 SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(2))
+
+
+LITERALS = functools.cache(ast.literal_eval)  # headers of arrays: there are few
 
 
 class Violation(Exception):  # noqa: N818
@@ -411,6 +415,13 @@ class Program(simulated.Program):
             self.check(self.taken >= left, f"only {self.taken} of {left} steps were taken")
             if not self.restarts and not stopped:
                 self.check(self.taken == left, f"{self.taken} steps were taken, instead of {left}")
+        if (
+            not failure
+            and not config.has_workers
+            and self.has_ended("counter/0", self.learner.name)
+        ):
+            reported, made = status["updates"], self.learner.node.learner.updates
+            self.check(reported == made, f"{made} updates were made, and {reported} reported")
         for name, process in self.processes.items():
             if kind_of(name).holds_rows and process.node is not None:
                 restarted = bool(self.restarts.get(name)) or config.continues
@@ -429,6 +440,11 @@ class Program(simulated.Program):
         self.check_snapshots()
         self.check_table()
         return done and not failure
+
+    def has_ended(self, *names):
+        """Whether nodes have started, and ended as they should."""
+        found = [self.processes[name] for name in names]
+        return all(p.how == "done" and getattr(p.node, "_is_started", True) for p in found)
 
     def check_workers(self):
         """Every worker computed the gradients that were due; the server applied or dropped them."""
@@ -623,6 +639,7 @@ def without_jax():
         mock.patch.multiple(jax, **same, eval_shape=eval_shape, make_jaxpr=make_jaxpr),
         mock.patch.object(jax.random, "key", return_value=np.zeros(2, np.uint32)),
         mock.patch.object(jax.tree, "map", tree_map),
+        mock.patch.object(ast, "literal_eval", LITERALS),
         mock.patch.multiple(jax.numpy, zeros=np.zeros, concatenate=np.concatenate),
     ):
         yield
