@@ -45,7 +45,7 @@ BUDGETS = {
     "device": 816,
     "evaluation": 1830,
     "command": 2037,
-    "launchpad_programs": 3263,
+    "launchpad_programs": 3222,
     "tests": 28642,
 }
 BUDGETS["simulator"] = 450  # `engines/simulated.py`, which launchpad_programs does not count
