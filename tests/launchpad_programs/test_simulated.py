@@ -35,14 +35,14 @@ def test_a_violation_is_shown_again_by_what_is_printed(monkeypatch):
         (48, "3.67 lose replay/0"),  # updates whose priorities were lost were due again
         (21, "0.3226813 lose replay/0, 0.4243463 stop actor/1"),
         (1185, "1.62 kill counter/0"),  # a snapshot before the first report had no steps
-        (9, "2.89 stop actor/0"),  # two rows of metrics.csv had the same steps
-        (101, "4.15 stop replay/0"),  # so had they when a run was resumed at its end
+        (101, "4.15 stop replay/0"),  # two rows of metrics.csv had the same steps
         (2241, "1.1414 delay replay/0, 1.5505 host actor/0, 2.6546 slow evaluator/0"),  # late rows
         # The rest shows mutations alone: the replay ends before the learner, a counter dies early,
         (114, "2.7442 delay replay/0"),
         (63, "1.39 kill counter/0"),
         (271, "1.73 slow worker/1, 2.76 kill counter/0, 3.8 kill parameter_server/0"),  # or forgets
         (137, "2.92 delay counter/0, 3.45 kill actor/0, 4.92 slow evaluator/0"),  # a late report,
+        (168, "3.9 kill learner/0, 5.37 stop actor/0"),  # or those of its next life are not,
         (943, "3.02 delay parameter_server/0, 3.32 stop worker/0"),  # a snapshot lacks a step
     ],
 )
