@@ -422,11 +422,12 @@ class Program(simulated.Program):
         ):
             reported, made = status["updates"], self.learner.node.learner.updates
             self.check(reported == made, f"{made} updates were made, and {reported} reported")
+        replay = config.run.replay
         for name, process in self.processes.items():
             if kind_of(name).holds_rows and process.node is not None:
                 restarted = bool(self.restarts.get(name)) or config.continues
                 self.check_replay(process.node.local, restarted=restarted)
-                if done and is_up and config.run.replay.pace == "steady":
+                if process.how == "done" and done and is_up and replay.pace == "steady":
                     self.check_updates(process.node)
             elif config.has_workers and kind_of(name).acts and process.node is not None:
                 restarted = bool(self.restarts.get(name)) or config.continues

@@ -59,7 +59,7 @@ class Counter(Node):
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
         self._recorder: Recorder | None = None
-        self._row_at: int | None = None  # steps of the newest row
+        self._is_writing = False  # rows
         self._asked_to_stop = self._clock.event()
         self._warnings = logging.handlers.BufferingHandler(_MAX_WARNINGS)
         self._warnings.setLevel(logging.WARNING)
@@ -133,8 +133,7 @@ class Counter(Node):
             done = self._counters.steps >= self._steps and self._phase != "starting"
             if done and self._phase not in ("evaluating", "finished"):
                 self._phase, self._evaluating_since = "evaluating", now
-            is_late = now - self._evaluating_since > _FINAL_SECONDS
-            if is_late and self._learner_is_up():
+            if now - self._evaluating_since > _FINAL_SECONDS and self._learner_is_up():
                 self._phase = "finished"
         # The last row waits for the last evaluation: `close` writes it.
         if self._recorder and self._recorder.next_row <= self._counters.steps < self._steps:
@@ -146,9 +145,9 @@ class Counter(Node):
         return False
 
     def close(self) -> None:
-        """Writes the last row and the last status."""
+        """Writes the last row, if there is none, and the last status."""
         if self._recorder:
-            if self._row_at != self._counters.steps:
+            if self._recorder.newest_row != self._counters.steps:
                 self._write_row(self._recorder)
             self._recorder.close()
         logging.getLogger("retrax").removeHandler(self._warnings)
@@ -190,8 +189,7 @@ class Counter(Node):
         resumed = kept or (self._directory / "metrics.csv").exists()
         self._columns, start = list(names), self._counters
         options: Any = {"stop": self._asked_to_stop, "start": start, "seconds": seconds}
-        if resumed:  # the last row is written again
-            options["resumed_at"] = min(start.steps, self._steps - 1)
+        options["resumed_at"] = min(start.steps, self._steps - 1) if resumed else None
         self._recorder = Recorder(self._run, self._directory, names, **options)
 
     def _restore(self, status: Mapping[str, Any]) -> None:
@@ -256,9 +254,9 @@ class Counter(Node):
             means = {**self._metrics.flush(), **newest, RESTARTS_COLUMN: float(restarts)}
         clock = dict.fromkeys(("acting_steps_per_second", "steps_per_second"), rates["steps"])
         clock["learning_updates_per_second"] = rates["updates"]
-        if self._row_at is None:
+        if not self._is_writing:
             recorder.__enter__()
-        self._row_at = counters.steps
+        self._is_writing = True
         recorder.write(counters, means, clock, returns)
 
     def _newest(self, label: str, value: str) -> float:

@@ -161,7 +161,9 @@ class LearnerNode(LearningNode):
                 self._kept.prune(self._snapshots.steps())
 
     def _report(self) -> None:
-        status = None if self._replay is None else self._replay.status()
+        status = None
+        with contextlib.suppress(Stopped):  # the replay died, and the program ends
+            status = None if self._replay is None else self._replay.status()
         updates, learned = self.learner.updates, self._learned(self.learner.idle_seconds, status)
         values = {
             "state": "learning" if updates else "waiting for rows",

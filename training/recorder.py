@@ -79,8 +79,9 @@ class MetricsTable:
         if twice := {name for name in self._columns if self._columns.count(name) > 1}:
             raise ValueError(f"Columns of metrics must have different names, got {sorted(twice)}.")
         self._path = path = Path(directory) / _CSV_NAME
+        self.newest: int | None = None  # steps of the newest row
         if resumed_at is not None:
-            _repair(path, self._columns, resumed_at)
+            self.newest = _repair(path, self._columns, resumed_at)
         elif path.exists():
             raise ValueError(f"{path} exists already: resume its run, or use another directory.")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,6 +109,7 @@ class MetricsTable:
         given = zip(self._columns, row, strict=True)
         written = {name: float(value) for name, value in given if not np.isnan(value)}
         del written["steps"]
+        self.newest = counters.steps
         with writing(self._events.path):
             self._events.add(counters.steps, written)
         return written
@@ -177,10 +179,11 @@ def _number(value: Any) -> Any:
         return np.float32(value)
 
 
-def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
-    """Keeps whole rows up to `steps`. The file is replaced in one go: a kill loses nothing.
+def _repair(path: Path, columns: Sequence[str], steps: int) -> int | None:
+    """Keeps whole rows up to `steps`, and returns the steps of the newest.
 
-    Other engines of programs may have written fewer columns, or in another order.
+    The file is replaced in one go, so that a kill loses nothing. Other engines of programs may have
+    written fewer columns, or in another order.
     """
     data = path.read_bytes() if path.is_file() else b""
     # A spreadsheet may have written it, with a byte order mark and \r\n; the rows are the same.
@@ -203,6 +206,7 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
         _log.warning(f"{path} was missing or empty: a new one is started, without earlier rows.")
     elif len(whole) < len(rows):
         _log.warning(f"{path}: removed {len(rows) - len(whole)} damaged rows of {len(rows)}.")
+    return int(kept[-1][columns.index("steps")]) if kept else None
 
 
 def _is_whole(row: Sequence[str], columns: Sequence[str]) -> bool:
@@ -427,6 +431,11 @@ class Recorder(contextlib.ExitStack):
         if self._progress is not None:
             self.enter_context(self._progress)
         return self
+
+    @property
+    def newest_row(self) -> int | None:
+        """Steps of the newest row of metrics.csv."""
+        return self._table.newest
 
     @property
     def seconds(self) -> float:

@@ -287,9 +287,6 @@ def test_close_waits_for_the_running_update(learner):
     assert not any(thread.is_alive() for thread in learning._pool._threads)
 
 
-RATE = average_agent.Config().rate
-
-
 AGENT, SHAPES = average_agent.agent_and_shapes()
 GRADIENTS = TreePacking("A gradient", jax.eval_shape(AGENT.init, jax.random.key(0)).means)
 STATES = StatePacking(AGENT, SHAPES)
