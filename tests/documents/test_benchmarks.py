@@ -27,7 +27,7 @@ memory.py --repeats 1 --only small
     agent57 small; haiku; ours
 d4pg_step.py --preset small --updates 3 --rows 1200
     updates/s in the training loop; loop / resident; drawing for a call; setting its priorities
-parameter_server.py --agent acer --workers 1 --steps 900 --launch train --gradients 2
+parameter_server.py --agent acer --workers 1 --steps 900 --engine train --gradients 2
     the server alone; a gradient has; | one process |; | 1 |
 acting.py acer --environment CartPole-v1 --steps 400 --repeats 1
     the library alone; behind our interface; an actor; cores   (limit: at least 0.5)

@@ -60,7 +60,7 @@ def numerical_projection(g, k, delta):
         jac=lambda z: z - g,
         constraints={"type": "ineq", "fun": lambda z: delta - k @ z, "jac": lambda z: -k},
         method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 200},
+        options={"ftol": 1e-12, "maxiter": 200},  # with 1e-14 one in a thousand fails
     )
     assert result.success, result.message
     return result.x
