@@ -49,7 +49,9 @@ TAGS = {
 
 _FENCE = re.compile(r"^( *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)]*)?\)")
-_NAME = re.compile(r"(?<=<code>)[\w.]+(?=</code></t[dh]>)")  # alone in a cell
+# Alone in a cell: a name, or the text of a link.
+_NAME = re.compile(r'(?<=<code>)[\w.]+(?=</code></t[dh]>)|(?<=">)[^<>\s]+(?=</a></td>)')
+_INLINE_CODE = re.compile(r"<code>[^<>]*</code>")
 _MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -90,8 +92,11 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> None:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Replaces LaTeX by MathML, and lets long names in tables break behind `_` and `.`."""
-    html = _NAME.sub(lambda match: re.sub(r"(?<=[_.])(?=\w)", "<wbr>", match[0]), html)
+    """Replaces LaTeX by MathML. Names in tables break after `_.,:/`, options not after `--`."""
+    html = _NAME.sub(lambda match: re.sub(r"(?<=[_.,:/])(?=\w)", "<wbr>", match[0]), html)
+    html = _INLINE_CODE.sub(
+        lambda match: re.sub(r"--\w+", r'<span class="option">\g<0></span>', match[0]), html
+    )
     return _MATH.sub(_mathml, html)
 
 
