@@ -47,10 +47,7 @@ class DmEnvVector(SequentialVector):
 
     def render(self) -> np.ndarray:
         """A picture of the first environment, if it has a method `render`."""
-        environment = self._environments[0]
-        if not hasattr(environment, "render"):
-            raise RefusedError(f"{type(environment).__name__} has no method render() to draw with.")
-        return drawn(environment.render)
+        return drawn(lambda: self._environments[0].render())
 
     def _begin(self, e: int) -> Any:
         return _timestep("reset", self._environments[e].reset()).observation
@@ -83,7 +80,8 @@ class ControlSuite(DmEnvVector):
     `flat_observation` (`cartpole`: 3 of `position`, then 2 of `velocity`). Actions are float32,
     clipped to the task's bounds here alone. An episode ends after 1000 steps by its time limit, so
     with discount 1; only `lqr` has none, ends by termination, and bounds its actions by 1e10, at
-    which its physics diverge. `time_limit`, in simulated seconds, replaces the task's own.
+    which its physics diverge. `time_limit`, in simulated seconds, replaces the task's own. Actions
+    are taken for `repeat` steps, or up to a last one; that is one step here, with summed rewards.
     """
 
     def __init__(
@@ -94,9 +92,11 @@ class ControlSuite(DmEnvVector):
         num_envs: int = 1,
         seed: int = 0,
         time_limit: float | None = None,
+        repeat: int = 1,
     ) -> None:
-        if time_limit is not None and not time_limit > 0:
-            raise ValueError(f"time_limit must be positive, got {time_limit}.")
+        for name, value in {"time_limit": time_limit, "repeat": repeat}.items():
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive, got {value}.")
         limits = {} if time_limit is None else {"time_limit": time_limit}
         seeds, suite = integer_seeds(seed, num_envs), _suite()
         found = f"MuJoCo {importlib.metadata.version('mujoco')} (dm_control needs one below 4)"
@@ -105,26 +105,28 @@ class ControlSuite(DmEnvVector):
             environments = [suite.load(domain, task, task_kwargs=each) for each in kwargs]
         steps = math.ceil((time_limit or 0.0) / environments[0].control_timestep())
         super().__init__(environments, max_episode_steps=max(steps, DEFAULT_LIMIT))
-        self._drawn = (domain, task) == _DRAWN
+        self.frames_per_second /= repeat
+        self._drawn, self._repeat = (domain, task) == _DRAWN, repeat
         each = [one.physics for one in environments]
         self._simulations = [MujocoState(one.model.ptr, one.data.ptr) for one in each]
 
     def render(self) -> np.ndarray:
         """A picture of the first environment by its first camera: uint8 `[480, 480, 3]`."""
-        physics = self._environments[0].physics
-        camera = 0 if physics.model.ncam else -1  # -1 is the free camera
         with drawing():
-            return np.asarray(physics.render(_SIDE, _SIDE, camera_id=camera))
-
-    def close(self) -> None:
-        """Frees the physics and what draws it. Calling it twice does no harm."""
-        for environment in self._environments:
-            environment.physics.free()
-        self._environments = []
+            return np.asarray(self._environments[0].physics.render(_SIDE, _SIDE, camera_id=0))
 
     def _begin(self, e: int) -> Any:
         with drawing() if self._drawn else contextlib.nullcontext():
             return super()._begin(e)
+
+    def _advance(self, e: int, action: np.ndarray) -> Result:
+        total = 0.0
+        for _ in range(self._repeat):
+            observation, reward, terminated, truncated = super()._advance(e, action)
+            total += reward
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
         environment = self._environments[e]

@@ -15,7 +15,7 @@ from jax import lax
 from ..basics.prng_keys import is_key, with_keys, without_keys
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, check_finite, check_legal, check_numbers, checked_actions
-from .failures import RefusedError, drawn, one_sentence
+from .failures import drawn, one_sentence
 from .observations import place
 
 State: TypeAlias = Any  # a pytree of arrays, whatever the environment needs
@@ -145,13 +145,11 @@ class PureVector:
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""
-        draw: Any = getattr(self.pure, "draw", None)
-        if draw is None:
-            raise RefusedError(f"{type(self.pure).__name__} has no method draw(observation).")
+        pure: Any = self.pure  # it may have no `draw`
         if self.running is None:
             raise ValueError("there is nothing to render before reset().")
         observation = np.asarray(self.running.timestep.observation[0])
-        return drawn(lambda: draw(observation))
+        return drawn(lambda: pure.draw(observation))
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""

@@ -121,8 +121,9 @@ def test_our_own_switches_are_checked(id, switches, sentence):
         ("ALE/Pong-v5,num_envs=2", "ALE/Pong-v5 has no switch num_envs; .*: clip_rewards, epis"),
         ("CartPole-v1,render_mode=human", "no switch render_mode; .* are: max_episode_steps, sut"),
         ("CartPole-v1,lenght=2", "no switch lenght; .* are: max_episode_steps, sutton_barto_rew"),
-        (f"{SUITE},domain=2", r"has no switch domain; its switches are: time_limit\.$"),
+        (f"{SUITE},domain=2", r"has no switch domain; its switches are: repeat, time_limit\.$"),
         (f"{SUITE},time_limit=0.0", "time_limit must be positive, got 0.0"),
+        (f"{SUITE},repeat=0", "repeat must be positive, got 0"),
     ],
 )
 def test_wrong_switches_after_an_id_are_named(id, sentence):

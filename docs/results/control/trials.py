@@ -2,9 +2,10 @@
 
     NPROC=1 python docs/results/control/trials.py RUNS
 
-Trains each change for 250,000 steps, evaluates 20 greedy episodes, and rewrites RUNS/trials.csv
-after each run. Started again, it goes on where it was stopped, with the rows that `CHANGES` has
-then. Ctrl-C saves a snapshot.
+Trains each change for 250,000 environment steps, evaluates 20 greedy episodes, and rewrites
+RUNS/trials.csv after each run. Changes whose names begin with `repeat_2` repeat actions twice: the
+`steps` of their runs are decisions, half as many. Started again, it goes on where it was stopped,
+with the rows that `CHANGES` has then. Ctrl-C saves a snapshot.
 """
 
 import argparse
@@ -22,17 +23,26 @@ from retrax.training.process import DirectoryLock, stop_on_signals
 from retrax.training.run_config import RunConfig
 
 STEPS, EPISODES = 250_000, 20
+EACH = "--agent.replay.acting-steps-per-update 1"  # an update for each decision
 NORMALIZED = "--agent.normalize-observations True"
 RESIDUAL = (
     "--agent.residual True --agent.action-input concatenated --agent.layer-norm False "
     "--agent.policy-sizes 128 128 --agent.critic-sizes 128 128"
 )
 BOTH = f"{NORMALIZED} {RESIDUAL}"
+SLOWER = "--agent.policy-learning-rate 3e-4 --agent.critic-learning-rate 3e-4"
 # Flags after those of `small`, in the order of the runs.
 CHANGES = {
     "small": "",
+    "repeat_2": EACH,
+    "repeat_2_both_slower": f"{EACH} {BOTH} {SLOWER}",
+    "repeat_2_3_steps": f"{EACH} --agent.n-step 3",
+    "repeat_2_normalized": f"{EACH} {NORMALIZED}",
+    "repeat_2_both": f"{EACH} {BOTH}",
+    "repeat_2_both_slower_3_steps": f"{EACH} {BOTH} {SLOWER} --agent.n-step 3",
+    "repeat_2_both_slower_batch_256": f"{EACH} {BOTH} {SLOWER} --agent.replay.batch-size 256",
     "both": BOTH,
-    "both_slower": f"{BOTH} --agent.policy-learning-rate 3e-4 --agent.critic-learning-rate 3e-4",
+    "both_slower": f"{BOTH} {SLOWER}",
     "normalized": NORMALIZED,
     "residual": RESIDUAL,
     "both_decay": f"{BOTH} --agent.weight-decay 0.01",
@@ -61,7 +71,7 @@ class Trial(Cell):
     def row(self) -> list[Any]:
         """Its row of the table; `training` is the mean return of the last fifth of the steps."""
         metrics = read_metrics(self.directory)
-        late = metrics["episode_return"][metrics["steps"] > 0.8 * STEPS]
+        late = metrics["episode_return"][metrics["steps"] > 0.8 * (self.config.steps or 0)]
         found = json.loads((self.directory / EVALUATION).read_text(encoding="utf-8"))
         scores = (np.nanmean(late), *(found[name] for name in ("mean_return", "low", "high")))
         ends = (int(metrics[name][-1]) for name in ("steps", "updates", "seconds"))
@@ -79,12 +89,13 @@ def main() -> None:
     trials = []
     for seed, tasks in ((7, HARD), (8, HARD), (7, OTHERS), (8, OTHERS)):
         for change in CHANGES:
+            repeat = 2 if change.startswith("repeat_2") else 1
             for task in tasks:
                 config = RunConfig(
                     agent="d4pg",
-                    environment=f"dm_control:{task}",
+                    environment=f"dm_control:{task}" + (",repeat=2" if repeat == 2 else ""),
                     preset="small",
-                    steps=STEPS,
+                    steps=STEPS // repeat,
                     seed=seed,
                 )
                 path = runs / f"{change}-{task.replace('/', '_')}-{seed}"
