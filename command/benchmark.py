@@ -47,14 +47,14 @@ def benchmark(
 ) -> int:
     """Train and evaluate an agent on the tasks of a suite; skip what has been done.
 
-    Ctrl-C saves snapshots; the same command continues. Several agents may share a directory, which
-    `retrax report` shows.
+    Ctrl-C saves snapshots; the same command continues. Several agents may share a directory,
+    and `retrax report` shows all of them.
 
     Args:
-      suite: atari, atari5, bsuite, classic, control or minatar.
-      agent: a registered agent, or module:NAME of your own.
-      tasks: tasks of the suite; by default all in which the agent can act. `catch` is all ids of
-        bsuite's experiment, `catch-3` one of them.
+      suite: one of atari, atari5, bsuite, classic, control and minatar.
+      agent: a registered agent, or your own module:NAME.
+      tasks: tasks of the suite; by default all in which the agent can act. `catch` names all ids
+        of bsuite's experiment, `catch-3` one of them.
       seeds: number of runs of each task, with seeds from 0 on.
       jobs: number of runs at a time.
       directory: directory of runs and tables; by default runs/benchmark-SUITE.

@@ -40,7 +40,7 @@ def export(
     snapshot: int | str = "newest",
     platforms: Sequence[Platform] = PLATFORMS,
 ) -> Path:
-    """Writes the trained agent of a run, whole or not at all, as files that act without retrax.
+    """Writes the trained agent of a run as files that act without retrax: all of them, or none.
 
     Args:
       run: the run directory.

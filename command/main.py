@@ -22,16 +22,16 @@ usage: retrax COMMAND [...]
   launch AGENT --num-actors N     the same in many processes, with Ray or Launchpad
   evaluate RUN                    mean return of the trained policy, with its interval; video
   evaluate-suite RUN...           mean returns of runs on many Atari games, as a CSV for atari57
-  record-states RUN               emulator states from a run's play, as starts of episodes
+  record-states RUN               save emulator states from a run's play, to start episodes from
   plot RUN...                     learning curves as PNG
   export RUN --output DIR         the trained agent as plain files that act without retrax
   benchmark SUITE AGENT           train and evaluate on a suite of tasks, with several seeds
-  report DIR                      an HTML page of a benchmark, beside published scores
+  report DIR                      an HTML page of a benchmark's results and published scores
   atari57 [--scores FILE.csv]     published and your scores on 57 games: median, rank, Elo; chart
   doctor                          what is installed, what is missing, how to install it
 
 `retrax COMMAND --help` lists its options. For a first run: retrax train reactor --environment catch
-Compiled programs are kept in your cache directory; `retrax --no-cache COMMAND` does without.
+Compiled programs are kept in your cache directory; `retrax --no-cache COMMAND` uses none.
 """
 
 _NO_CACHE = "JAX_ENABLE_COMPILATION_CACHE"

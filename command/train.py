@@ -33,7 +33,7 @@ usage: {prog} AGENT --environment ID [OPTIONS]
 
 {about}
 
-AGENT is one of {agents}, or module:NAME of your own; {prog} AGENT --help lists all options.
+AGENT is one of {agents}, or your own module:NAME; {prog} AGENT --help lists all options.
 """
 _CHANGEABLE = ("steps", "learner_devices", "logger")  # when a run is resumed
 

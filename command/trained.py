@@ -106,13 +106,13 @@ def evaluate(
 
     Args:
       run: the run directory.
-      snapshot: `newest`, a number of steps, or `best`, the best one that --evaluate-every or a
-        program's evaluator evaluated.
+      snapshot: `newest`, a number of steps, or `best`: the parameters with the best evaluation
+        during the run.
       episodes: episodes to run.
       seed: seed of the evaluation's environments.
       starts: how episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or
         `states FILE`, the emulator states written by record-states, in turn (of a folder: its file
-        of the game, as ms-pacman.npz).
+        of the game, such as ms-pacman.npz).
       arm: follow this arm (from 0) of an agent with a family of policies; Agent57's arm 0 has no
         intrinsic reward. Without it, the agent chooses.
       video: write the episodes to this file, .mp4 or .gif.
@@ -152,7 +152,7 @@ class _Output:
     json: bool = False
     """Print one JSON object: mean_return, low, high (95 %; null for fewer than 10 episodes),
     episodes, steps (training steps of the snapshot), mean_length, modes (mean_return and episodes
-    of each), metrics (the agent's own), policy (what acted)."""
+    of each), metrics (the agent's own), policy (which one acted)."""
 
 
 def evaluate_command(arguments: Sequence[str]) -> int:

@@ -81,14 +81,14 @@ def plot_learning_curves(
 ) -> "Figure":
     """Draws learning curves. Runs that differ only in the seed share a colour.
 
-    Three or more of them have a band, the 95 % interval of their mean.
+    With three or more seeds, a band shows the 95 % interval of their mean.
 
     Args:
       runs: run directories, or directories of several seeds.
       output: the PNG file to write; its directory is made if it does not exist. None writes no
         file (the command writes curves.png).
       metric: a column of metrics.csv.
-      window: rows in the moving average that ends at each row; the picture says so.
+      window: rows in the moving average that ends at each row; the figure says so.
 
     Returns:
       The figure, which a notebook shows. It has a panel for each environment, a thin line for each

@@ -42,7 +42,7 @@ def panels() -> list[Panel]:
             "dm_control:cheetah/run",
             {"D4PG, published": cheetah["D4PG (state)", 500_000]},
         ),
-        Panel("agent57-deep_sea", "Agent57", "deep_sea,size=20", {"the most possible": 0.99}),
+        Panel("agent57-deep_sea", "Agent57", "deep_sea,size=20", {"highest possible": 0.99}),
     ]
 
 
@@ -68,7 +68,7 @@ def evaluated(row: dict[str, str]) -> dict[str, str]:
         f"greedy return, mean of the last {LAST} evaluations": joined(
             returns[:, -LAST:].mean(axis=1), form
         ),
-        "beside it": ", ".join(f"{name} {value:g}" for name, value in panel.lines.items()),
+        "compared with": ", ".join(f"{name} {value:g}" for name, value in panel.lines.items()),
     }
 
 
