@@ -67,7 +67,7 @@ def test_help_without_an_agent_tells_both_forms(capsys, command):
     assert err == ""
     assert f"retrax {command} AGENT --environment ID" in out
     assert f"retrax {command} --resume RUN" in out
-    assert "acer, agent57, d4pg, reactor, or module:NAME" in out
+    assert "acer, agent57, d4pg, reactor, or your own module:NAME" in out
 
 
 @pytest.mark.parametrize("arguments", [f"{CATCH} --help", "evaluate --help", "plot --help"])
