@@ -259,6 +259,7 @@ class Program(simulated.Program):
         self.nodes, self.taken, self.violations = [], 0, []
         self.computed = 1000 * scheduler.lives  # gradients; a resumed program continues above
         self.versions = {}  # from lives of actors: parameters, and the newest life of a learner
+        self.is_late = any(fault.kind == "delay" for fault in faults)
         super().__init__(scheduler, faults, **options)
 
     def check(self, holds, sentence):
@@ -405,21 +406,18 @@ class Program(simulated.Program):
         killed = (done or stopped) and "was killed" in failure  # nothing is restarted any more
         may_fail = full or killed or not self._max_restarts
         self.check(not failure or may_fail, f"it failed: {failure}")
+        is_up = getattr(self.learner.node, "_is_started", False)  # not after a late kill
         if done:
             steps = status["steps"]
             self.check(steps == STEPS, f"it finished at {steps} steps")
             newest = newest_snapshot(config.directory)
-            is_up = getattr(self.learner.node, "_is_started", False)  # not after a late kill
             self.check(newest == STEPS or failure or not is_up, f"newest snapshot: {newest} steps")
             left = steps - (config.resumed_at or 0)
             self.check(self.taken >= left, f"only {self.taken} of {left} steps were taken")
             if not self.restarts and not stopped:
                 self.check(self.taken == left, f"{self.taken} steps were taken, instead of {left}")
-        if (
-            not failure
-            and not config.has_workers
-            and self.has_ended("counter/0", self.learner.name)
-        ):
+        ended = self.processes["counter/0"].how == self.learner.how == "done"
+        if not failure and not config.has_workers and is_up and ended:
             reported, made = status["updates"], self.learner.node.learner.updates
             self.check(reported == made, f"{made} updates were made, and {reported} reported")
         replay = config.run.replay
@@ -441,11 +439,6 @@ class Program(simulated.Program):
         self.check_snapshots()
         self.check_table()
         return done and not failure
-
-    def has_ended(self, *names):
-        """Whether nodes have started, and ended as they should."""
-        found = [self.processes[name] for name in names]
-        return all(p.how == "done" and getattr(p.node, "_is_started", True) for p in found)
 
     def check_workers(self):
         """Every worker computed the gradients that were due; the server applied or dropped them."""
@@ -480,7 +473,9 @@ class Program(simulated.Program):
             due = (
                 schedule.steps - schedule.learning_since
             ) / schedule._config.acting_steps_per_update
-            self.check(drawn <= due, f"{drawn} updates were made, {due} were due")
+            # Each actor may have held back a row until it closed, and a draw may come too late.
+            least = 0 if self.is_late else int(due) - 1 - ACTORS
+            self.check(least <= drawn <= due, f"{drawn} updates were made, {due} were due")
             self.check(abs(drawn - updates) <= 1, f"{drawn} updates were drawn, {updates} made")
 
     def check_snapshots(self):

@@ -20,7 +20,7 @@ from .kinds import RESTARTS_COLUMN, kind_of, newest_values
 from .node import Node, Peers
 
 _STATUS_SECONDS = 0.5
-_FINAL_SECONDS = 600.0  # after which an evaluator that says nothing is not waited for at the end
+_FINAL_SECONDS = 600.0  # after which the end does not wait for the last evaluation
 _MAX_WARNINGS = 1000  # of this process, which are kept for the launcher
 _PORTIONS = 100  # at least so many grants in a run, so that no actor holds many steps
 _PORTION, _PORTION_SECONDS = 50, 0.25  # a grant is for so many steps, or for so long
@@ -59,7 +59,6 @@ class Counter(Node):
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
         self._recorder: Recorder | None = None
-        self._is_writing = False  # rows
         self._asked_to_stop = self._clock.event()
         self._warnings = logging.handlers.BufferingHandler(_MAX_WARNINGS)
         self._warnings.setLevel(logging.WARNING)
@@ -90,7 +89,7 @@ class Counter(Node):
             calls from replaced processes, are ignored.
           values: for the status; for metrics.csv `metrics`, means over `weight` updates or one, and
             `episodes` as in `Actor.take_episodes`; the learner's `updates` and `learning_since`;
-            the evaluator's `return` and, after its last evaluation, `final`.
+            the evaluator's `return`; after its last evaluation, or last snapshot, `final`.
           taken: steps since the actor was last granted some; None asks for none.
 
         Returns:
@@ -133,7 +132,7 @@ class Counter(Node):
             done = self._counters.steps >= self._steps and self._phase != "starting"
             if done and self._phase not in ("evaluating", "finished"):
                 self._phase, self._evaluating_since = "evaluating", now
-            if now - self._evaluating_since > _FINAL_SECONDS and self._learner_is_up():
+            elif self._phase == "evaluating" and self._is_over(now):
                 self._phase = "finished"
         # The last row waits for the last evaluation: `close` writes it.
         if self._recorder and self._recorder.next_row <= self._counters.steps < self._steps:
@@ -217,9 +216,8 @@ class Counter(Node):
             self._counters.learning_since = since
             if self._phase == "collecting" and since >= 0:
                 self._phase = "learning"
-        is_final = values.pop("final", False) and self._phase == "evaluating"
-        if is_final and self._learner_is_up():
-            self._phase = "finished"
+        if self._phase != "evaluating":
+            values.pop("final", None)  # of a phase that a restarted counter has forgotten
         self._nodes[name] = {**self._nodes.get(name, {}), **values}
 
     def _grant(self, name: str, taken: int, rate: float) -> int:
@@ -229,13 +227,11 @@ class Counter(Node):
         left = max(0, self._steps - self._counters.steps - held) if self._phase != "starting" else 0
         return min(self._largest, max(_PORTION, int(rate * _PORTION_SECONDS)), left)
 
-    def _learner_is_up(self) -> bool:
-        """Not from its death until it learns again: it has the last snapshot to save."""
-        return all(
-            self._nodes.get(name, {}).get("restarts", 0) == count
-            for name, count in read_json(self._directory / RESTARTS).items()
-            if kind_of(name).publishes
-        )
+    def _is_over(self, now: float) -> bool:
+        """Whether the last evaluation was made, or waited for, and the last snapshot is there."""
+        nodes, is_late = self._nodes.items(), now - self._evaluating_since > _FINAL_SECONDS
+        are_final = {kind_of(name).publishes for name, values in nodes if values.get("final")}
+        return True in are_final and (is_late or False in are_final)
 
     def _snapshot_counters(self) -> dict[str, Any]:
         seconds = self._recorder.seconds if self._recorder else 0.0
@@ -254,9 +250,6 @@ class Counter(Node):
             means = {**self._metrics.flush(), **newest, RESTARTS_COLUMN: float(restarts)}
         clock = dict.fromkeys(("acting_steps_per_second", "steps_per_second"), rates["steps"])
         clock["learning_updates_per_second"] = rates["updates"]
-        if not self._is_writing:
-            recorder.__enter__()
-        self._is_writing = True
         recorder.write(counters, means, clock, returns)
 
     def _newest(self, label: str, value: str) -> float:

@@ -88,7 +88,7 @@ def test_actors_take_exactly_the_steps_of_the_run(make_counter, together):
 
 
 def test_phases(make_counter, tmp_path):
-    """The last evaluation is not waited for for ever."""
+    """The end waits for the learner's last snapshot, but not for the last evaluation for ever."""
     counter = make_counter(steps=10, names=[])
     seen = [counter.status()["phase"]]
     report(counter, "learner/0", updates=1, learning_since=3)
@@ -96,14 +96,20 @@ def test_phases(make_counter, tmp_path):
     for number in range(11):
         act(counter, "actor/0", number, min(number, 1))
     report(counter, "evaluator/0", final=True)  # too early to count
-    counter.step()
-    seen.append(report(counter, "evaluator/0"))
-    seen.append(report(counter, "evaluator/0", **{"final": True, "return": 1.0}))
-    assert seen == ["collecting", "learning", "evaluating", "finished"]
+    report(counter, "learner/0", final=True)
+    for values in ({}, {"final": True}, {"return": 1.0}):
+        counter.step()
+        seen.append(report(counter, "evaluator/0", **values))
+    for final in (False, True):
+        report(counter, "learner/0", final=final)
+        counter.step()
+        seen.append(counter.status()["phase"])
+    assert seen == ["collecting", "learning", *["evaluating"] * 4, "finished"]
     counter = make_counter(steps=1, seconds=0.0, names=[])
     for taken in range(2):
         act(counter, "actor/0", taken, taken)
     counter.step()
+    report(counter, "learner/0", final=True)
     counter.step()
     assert read_json(tmp_path / STATUS)["phase"] == "finished"
 
@@ -163,6 +169,8 @@ def log(steps, row):
     if steps >= 200:
         return True
     raise RuntimeError("no network")
+
+log.begin = lambda *_: rows.append("begun")
 """
 
 
@@ -178,7 +186,7 @@ def test_a_users_logger_receives_rows_and_ends_the_program(make_counter, tmp_pat
         counter.step()
         status = counter.status()
         assert status["stop"] == (number == 2)
-    assert importlib.import_module("my_rows").rows == [(100, 0.5), (200, 0.25)]
+    assert importlib.import_module("my_rows").rows == ["begun", (100, 0.5), (200, 0.25)]
     (failed, shown), (traceback, hidden) = status["notes"]
     assert "A logger of metrics failed (RuntimeError: no network)" in failed
     assert "no network" in traceback
@@ -274,10 +282,11 @@ def test_a_restarted_counter_continues(make_counter, tmp_path):
     report(counter, "learner/0", updates=7, learning_since=2)
     report(counter, "evaluator/0", **{"return": 0.25})
     counter.step()  # and dies
-    write_json(tmp_path / RESTARTS, {"counter/0": 1, "replay/0": 2})
+    write_json(tmp_path / RESTARTS, {"counter/0": 1, "learner/0": 2})
     counter = make_counter(steps=20, restarts=1)
     counter.open({"steps": 0}, [])  # of a learner that was restarted too: ignored
     status = counter.status()
+    assert status["nodes"]["learner/0"]["state"] == "starting again"
     assert status == status | {"phase": "learning", "steps": 4, "updates": 7, "learning_since": 2}
     assert status["seconds"] >= 9.5
     assert act(counter, "actor/0", 1, 1) == 1  # answered before
@@ -290,23 +299,11 @@ def test_a_restarted_counter_continues(make_counter, tmp_path):
     counter.close()
     last = read_rows(tmp_path / "metrics.csv")[-1]
     assert (last["evaluator_return"], last["node_restarts"]) == ("0.25", "3.0")
-
-
-def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
-    """It has the last snapshot to save."""
-    counter = make_counter(steps=1, seconds=0.0, names=[])
-    report(counter, "learner/0", updates=1, restarts=0)
-    for taken in range(2):
-        act(counter, "actor/0", taken, taken)
-    write_json(tmp_path / RESTARTS, {"learner/0": 1})
-    counter.step()
-    counter.step()
-    assert counter.status()["nodes"]["learner/0"]["state"] == "starting again"
-    assert report(counter, "evaluator/0", final=True) == "evaluating"
-    report(counter, "learner/0", state="compiling")
-    assert report(counter, "evaluator/0", final=True) == "evaluating"
-    report(counter, "learner/0", updates=1, restarts=1)
-    assert report(counter, "evaluator/0", final=True) == "finished"
+    counter = make_counter(steps=20)  # of a run that was stopped in the last evaluation
+    counter.open({"steps": 20}, ["evaluator_return", "node_restarts"])
+    report(counter, "evaluator/0", **{"return": 0.5})
+    counter.close()
+    assert read_rows(tmp_path / "metrics.csv")[-1]["evaluator_return"] == "0.5"
 
 
 def test_states_of_actors_are_kept_in_the_run_directory(make_counter, tmp_path):
