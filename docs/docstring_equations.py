@@ -1,6 +1,7 @@
 """Indented equations in docstrings become code blocks of the reference: an extension of griffe.
 
-Markdown would join their lines, and read their asterisks as emphasis.
+Markdown would join their lines, and read their asterisks as emphasis. It would also read an
+argument's bound that comes first, as in `steps: >= 1`, as a quotation.
 """
 
 import re
@@ -8,11 +9,12 @@ from typing import Any
 
 import griffe
 
+_BOUND = re.compile(r"(?<=: )>(?==? ?\d)")
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):$", re.MULTILINE)
 
 
 def with_equations(docstring: str) -> str:
-    """The docstring with a fence around indented lines, up to its first section."""
+    """The docstring with a fence around indented lines up to its first section."""
     found = _SECTION.search(docstring)
     end = found.start() if found else len(docstring)
     lines: list[str] = []
@@ -26,7 +28,7 @@ def with_equations(docstring: str) -> str:
         lines.append(line)
     if in_equation:
         lines.append("```")
-    return "\n".join([*lines, docstring[end:]])
+    return "\n".join([*lines, _BOUND.sub(r"\>", docstring[end:])])
 
 
 class Equations(griffe.Extension):

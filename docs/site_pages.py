@@ -233,12 +233,15 @@ def _exported(module: str, tree: ast.Module) -> Iterator[tuple[str, str, str]]:
 def _summary(module: str, name: str) -> str:
     """The first sentence of a definition's docstring; empty for other names."""
     inner = modules().get(f"{module}.{name}")
-    nodes = [_parsed(inner)] if inner else _parsed(modules()[module]).body
-    for node in nodes:
+    tree = _parsed(inner or modules()[module])
+    for node in [tree] if inner else tree.body:
         if isinstance(node, ast.Module) or getattr(node, "name", None) == name:
             first = (ast.get_docstring(node) or "").partition("\n")[0]
-            return html.escape(first).replace("|", "\\|").replace("*", "\\*")
-    return ""
+            parts = first.split("`")  # code is at odd places, and is not escaped
+            parts[::2] = [html.escape(part).replace("*", "\\*") for part in parts[::2]]
+            return "`".join(parts).replace("|", "\\|")
+    exported = {} if inner else {known: summary for known, _, summary in _exported(module, tree)}
+    return exported.get(name, "")
 
 
 def _definition(path: Path, name: str) -> str:
