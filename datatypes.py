@@ -32,7 +32,7 @@ class EnvironmentSpec(NamedTuple):
       actions: `DiscreteArray` (int32 scalars 0 .. num_values - 1) or a float32 `BoundedArray`.
       rewards: a float32 scalar.
       discounts: a float32 scalar in [0, 1].
-      max_episode_steps: transitions after which an episode is cut off; None where it is not known,
+      max_episode_steps: transitions after which an episode is cut off; None if it is unknown,
         `DEFAULT_LIMIT` where the environment has no limit of its own.
       note: for the log: what was changed in the observations, a sentence; empty if nothing was.
       masks_actions: whether observations end, on their last axis, in a mask of the legal actions.
@@ -72,12 +72,12 @@ class VectorEnvironment(Protocol):
         """A picture of the first environment: uint8 `[height, width, 3]`."""
 
     def close(self) -> None:
-        """Gives back what the environments hold. Calling it twice does no harm."""
+        """Releases what the environments hold. Calling it twice does no harm."""
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """What a `VectorEnvironment` may offer besides: the exact continuation of its episodes.
+    """What a `VectorEnvironment` may also offer: the exact continuation of its episodes.
 
     An environment into which a state is restored, made with the same arguments, returns the same
     time steps for the same actions, bit for bit, later episodes included.
@@ -108,7 +108,7 @@ class Row(NamedTuple):
       is_first: bool `[]`, whether an episode begins here.
       is_last: bool `[]`, whether an episode ends here; the row's action is then meaningless.
       action: what was chosen at t.
-      extras: whatever the agent wants back (`Decision.extras`): a dictionary of arrays.
+      extras: what the agent wants back (`Decision.extras`): a dictionary of arrays.
     """
 
     observation: Any
@@ -133,7 +133,7 @@ class Sample(NamedTuple):
       rows: a `Row` of arrays `[B, T+1, ...]`. Extras that `SequenceSpec.first_row_extras` names are
         `[B, ...]` instead: they belong to the sequence's first row.
       weights: float32 `[B]`, importance weights, computed by the replay.
-      mask: bool `[B, T+1]`, False for the padding behind the end of an episode (always True where
+      mask: bool `[B, T+1]`, False for the padding after the end of an episode (always True where
         sequences may cross episodes).
     """
 
@@ -158,7 +158,7 @@ class SequenceSpec:
     Attributes:
       length: the rows of a sequence, T + 1; at least 2.
       period: rows between the starts of adjacent sequences; 1 makes every row a start.
-      crosses_episodes: whether a sequence goes on into the next episode. If not, starts are counted
+      crosses_episodes: whether a sequence continues into the next episode. If not, starts count
         from the episode's first row, and a sequence that meets the end is padded and masked.
       extras: a dictionary of `jax.ShapeDtypeStruct`, what `Decision.extras` looks like.
       first_row_extras: names of extras that matter only at a sequence's first row (a recurrent

@@ -169,7 +169,7 @@ def is_large_image(spec: EnvironmentSpec) -> bool:
 def steps_by_preset(
     small: Mapping[str, int], presets: Mapping[str, int] | None = None
 ) -> Callable[[str, str], int]:
-    """`AgentEntry.default_steps`: for presets that begin with `small` the steps of an environment.
+    """`AgentEntry.default_steps`: the environment's steps for presets that begin with `small`.
 
     Those are the steps after which it is solved, `OTHER_STEPS` if unknown. `presets` has the steps
     of other presets, `PAPER_STEPS` if not named.

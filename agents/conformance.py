@@ -210,7 +210,7 @@ def check_agent(
     * gradients are finite, also their mean over two batches, with sequences that end by
       termination and by truncation; priorities are finite and >= 0;
     * gradients and priorities do not depend on the action of an episode's last row, after which
-      nothing was done, nor on rows behind the mask, which are padding.
+      nothing was done, nor on masked rows, which are padding.
 
     Args:
       agent: the agent.

@@ -143,9 +143,9 @@ def scales_rewards(make_agent: Any, environment_spec: Any, config: Any, **parts:
 
 
 def advise_on_support(config: Any, metrics: Mapping[str, float]) -> str | None:
-    """`AgentEntry.advice`: names the end of the support outside of which much of the targets is.
+    """`AgentEntry.advice`: names the end of the support beyond which much of the targets lies.
 
-    None if at most 5 % of the mass, by `clipped_below_vmin` and `clipped_above_vmax`, is outside of
+    None if at most 5 % of the mass, by `clipped_below_vmin` and `clipped_above_vmax`, is beyond
     each end.
     """
     ends = {"below vmin": config.vmin, "above vmax": config.vmax}

@@ -51,7 +51,7 @@ class TrainedAgent:
         return state if warm_start is None else warm_start(state, self.actors)
 
     def reset(self) -> None:
-        """Ends the episode of `act`: its next observation is the first of another one."""
+        """Ends the episode of `act`: its next observation is the first of the next one."""
         self._starts = True
 
     def act(self, observation: Any, reward: float = 0.0) -> Any:

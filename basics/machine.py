@@ -21,9 +21,9 @@ print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devi
 def check_memory(
     what: str, needed: float, rows: int = 0, *, available: float | None = None
 ) -> None:
-    """A ValueError, which `what` begins, if more bytes are needed than available (here, if None).
+    """A ValueError that begins with `what` if fewer bytes are available (None: here) than needed.
 
-    Rows are those that the bytes are for, if fewer of them are an advice.
+    With the number of `rows` that need these bytes, the message says how many fit.
     """
     if available is None:
         available = psutil.virtual_memory().available
@@ -36,7 +36,7 @@ def check_memory(
 
 
 def devices() -> list[str]:
-    """The devices that JAX has in a process of its own, whose crash or hang does no harm.
+    """The devices that JAX finds in a separate process, whose crash or hang does no harm.
 
     A RuntimeError says why it does not start, or does not answer within `SECONDS`.
     """
@@ -58,7 +58,7 @@ def devices() -> list[str]:
 
 
 def shared_programs() -> dict[str, str]:
-    """Variables of JAX with which a user's processes share what is compiled: the user's, or ours.
+    """JAX's environment variables with which processes share compiled programs: a user's, or ours.
 
     Ours name a folder for this machine in the user's cache, which keeps the newest gigabyte.
     """

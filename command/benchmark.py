@@ -135,7 +135,7 @@ def benchmark(
 
 
 def complete_runs(directory: Path) -> list[tuple[Path, RunConfig]]:
-    """The evaluated runs of a benchmark, those of earlier calls too."""
+    """The evaluated runs of a benchmark, including runs of earlier calls."""
     found = sorted((directory / "runs").glob(f"*/{EVALUATION}"))
     return [(path.parent, read_config(path.parent)) for path in found]
 

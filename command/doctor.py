@@ -1,7 +1,7 @@
-"""`retrax doctor`: which parts of retrax work on this machine, and the commands that mend others.
+"""`retrax doctor`: which parts of retrax work on this machine, and the commands that fix others.
 
 Requirements and installed versions are read from package metadata; JAX is imported in a subprocess.
-What a run says by itself, as that memory, ROMs or a renderer are missing, is not checked here.
+What a run reports itself (missing memory, ROMs or a renderer) is not checked here.
 """
 
 import platform
@@ -26,7 +26,7 @@ _NEEDED = ("Python", "core", "JAX")
 
 
 class Check(NamedTuple):
-    """What was checked, whether it works, the finding, and the command that mends it, if any."""
+    """What was checked, whether it works, the finding, and the command that fixes it, if any."""
 
     name: str
     works: bool
@@ -79,7 +79,7 @@ def report() -> list[Check]:
 
 
 def print_report(console: Console, checks: Sequence[Check]) -> int:
-    """Prints a table and the commands that mend; returns 1 if the core does not work, or 0."""
+    """Prints a table and the commands that fix it; returns 1 if the core does not work, or 0."""
     table = Table("check", "works", "result", title=f"retrax {__version__}")
     broken = [check for check in checks if not check.works]
     for check in checks:

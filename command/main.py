@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; the exit status.
 
     It is 0; 1 if a run failed or the core does not work; 2 for wrong input; 130 if interrupted
-    before there was a run. Others than 0 come with one sentence, or with tyro's message.
+    before there was a run. Any status but 0 comes with one sentence, or with tyro's message.
     """
     command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if command == "--no-cache":

@@ -112,8 +112,8 @@ def record_states(
 class StateRecorder:
     """Records one state of each episode in one environment; `before_step` of `run_episodes`.
 
-    Each time step but the last one is as likely (reservoir sampling: the k-th state replaces the
-    recorded one with probability 1 / k). `states` are in the order of the episodes.
+    All time steps but the last one are equally likely (reservoir sampling: the k-th state replaces
+    the recorded one with probability 1 / k). `states` are in the order of the episodes.
     """
 
     def __init__(self, state: Callable[[], bytes], generator: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Trained agents out of run directories: loaded, ready to act, evaluated, and plotted."""
+"""Trained agents from run directories: loaded, ready to act, evaluated, and plotted."""
 
 import contextlib
 import dataclasses
@@ -36,7 +36,7 @@ def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
 
     Args:
       run: the run directory.
-      snapshot: `newest`, a number of steps, or `best`: the best parameters that were evaluated.
+      snapshot: `newest`, a number of steps, or `best`: the parameters with the best evaluation.
 
     Raises:
       ValueError: there is no run, no such snapshot, or its agent or environment is missing.

@@ -1,4 +1,4 @@
-"""Whole training on a device: acting, storing, drawing and learning in one compiled function.
+"""Training entirely on a device: acting, storing, drawing and learning in one compiled function.
 
 For environments written in JAX (`environments.pure.PureEnvironment`). `make_train` gives
 a whole run as one function of a key; `Training` has functions that can be called in turn.

@@ -213,7 +213,7 @@ def choose(
     """Draws indices int32 in proportion to masses `[N]`, >= 0, one above 0; and probabilities.
 
     Two levels, blocks and the entries of a block: sums of float32 stay exact enough, and a draw
-    computes in the order of the square root of N.
+    costs on the order of the square root of N.
     """
     size = max(1, int(masses.size**0.5))
     blocks = jnp.pad(masses, (0, -masses.size % size)).reshape(-1, size)

@@ -60,8 +60,8 @@ class Atari:
         put single ones together.
       full_action_set: offer all 18 actions instead of those that the game uses.
       max_noops: >= 0. An episode begins after 0 to `max_noops` frames of doing nothing.
-      max_frames: >= 4. Games are cut off after so many frames (30 minutes), no-ops not counted.
-      repeat_action_probability: in [0, 1]. Chance, each frame, that the previous action is
+      max_frames: >= 4. Games are cut off after this many frames (30 minutes), no-ops not counted.
+      repeat_action_probability: in [0, 1]. Probability at each frame that the previous action is
         repeated ("sticky actions"; 0.25 in Machado et al. 2018).
       clip_rewards: clip rewards to [-1, 1] here. Runs are evaluated without it.
       episodic_life: a lost life ends the episode, with discount 0. The next one continues the game,

@@ -27,7 +27,7 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     environment returns must also be in its space by the rules of these libraries
     (`Space.contains`, `Array.validate`), which know exact types and the bounds of floats. The log
     says if ten steps of a Gymnasium environment differ after two resets with one seed. One in JAX
-    must step alone as beside others; the log says if its `step` restarts.
+    must step alone as in a batch; the log says if its `step` restarts.
 
     Args:
       environment: E of them. It is left at the start of an episode.

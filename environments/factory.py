@@ -289,7 +289,7 @@ def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvi
     Args:
       vector: the environments, owned by the result.
       seed: of the first `reset`; as Gymnasium's vectors take it, environment e gets `seed + e`.
-        None gives none. EnvPool takes its seed where a pool is made.
+        None passes no seed. EnvPool takes its seed where a pool is made.
 
     Raises:
       ValueError: it is neither, it has another autoreset mode, a space is not supported, or a pool

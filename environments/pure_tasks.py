@@ -126,8 +126,8 @@ class PureDeepSea:
     costs 0.01 / N. Going right from the bottom right cell pays 1. After N actions the episode ends
     by termination. Which action goes right is drawn for each cell; on the way to the treasure each
     does equally often (to one), so a policy which prefers one of them does not find it. The optimal
-    return is 0.99, the next best 0 (always left), and uniformly random play has 2^-N - 0.005 in the
-    mean. (As bsuite's "deep_sea" of Osband et al. 2019, without noise.)
+    return is 0.99, the next best 0 (always left), and uniformly random play has 2^-N - 0.005 on
+    average. (As bsuite's "deep_sea" of Osband et al. 2019, without noise.)
 
     The observation is float32 `[N * N + screen]`: the cells row by row, 1 where the diver is (all
     are 0 on the last step), then a noisy television: `screen` numbers drawn uniformly from [0, 1).

@@ -25,7 +25,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checked(function: Function) -> Function:
-    """Refuses arguments of other types than the signature has, or out of its bounds.
+    """Refuses arguments whose types differ from the signature's, or that are out of its bounds.
 
     "episodes must be an integer >= 1, got 2.5." is a ValueError.
     """

@@ -81,7 +81,7 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
 def interval_curve(
     curves: Sequence[Curve], confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The confidence interval of `mean_curve`, at each x by itself: x and both limits, `[K]`."""
+    """The confidence interval of `mean_curve`, at each x separately: x and both limits, `[K]`."""
     grid, values = _interpolated(curves)
     each = [mean_and_interval(column, confidence) for column in values.T]
     return grid, np.array([x.low for x in each]), np.array([x.high for x in each])
@@ -115,12 +115,12 @@ def interquartile_mean(scores: np.ndarray) -> np.ndarray:
 
 
 def optimality_gap(scores: np.ndarray) -> np.ndarray:
-    """By how much scores `[..., N, G]` are below 1 on average, of which none counts more."""
+    """How far scores `[..., N, G]` are below 1 on average; scores above 1 count as 1."""
     return 1.0 - np.mean(np.minimum(scores, 1.0), axis=(-2, -1))
 
 
 def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """How probable it is that a run beats another algorithm's, on a random task (section 4.3).
+    """The probability that a run beats another algorithm's on a random task (section 4.3).
 
     The mean over tasks of their Mann-Whitney statistics, in which a tie is half a win, of scores
     `[..., N, G]` and others `[..., M, G]`.

@@ -25,7 +25,7 @@ class CategoricalOutput(NamedTuple):
     """Outputs of the network for each of T observations, with A discrete actions.
 
     Attributes:
-      policy: `[T, A]`, probabilities; exactly 0 of illegal actions.
+      policy: `[T, A]`, probabilities; exactly 0 for illegal actions.
       q: `[T, A]`, action values.
     """
 

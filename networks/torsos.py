@@ -256,7 +256,7 @@ def check_observation(
 
 
 def legal_actions(observations: jax.Array, num_actions: int) -> jax.Array:
-    """The legal actions, bool `[T, A]`, that observations with `masks_actions` end in.
+    """The legal actions, bool `[T, A]`: the mask that ends observations with `masks_actions`.
 
     They are those whose entry among the last A of the last axis is not 0; an image has the same
     entries in each pixel. Where there is none, as on padding, all are, so that nothing is NaN.

@@ -48,7 +48,7 @@ def episodes_of(
 ) -> list[Episode]:
     """Episodes of N transitions.
 
-    A transition goes on where the one before ended if that was neither terminated nor truncated and
+    A transition continues the one before it if that was neither terminated nor truncated and
     both have the same observation there; otherwise another episode begins, and the one before was
     cut off or terminated.
 

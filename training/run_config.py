@@ -139,8 +139,8 @@ class RunConfig:
     """Steps between snapshots; by default a fifth of the run. The last step always has one."""
 
     snapshot_seconds: Annotated[float, Range(0.0)] = 600.0
-    """Most seconds between snapshots, unless writing them would take more than a twentieth of the
-    time."""
+    """Maximum seconds between snapshots, unless writing them would take more than a twentieth of
+    the time."""
 
     log_every: Annotated[int | None, Range(1)] = None
     """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000; on
@@ -390,7 +390,7 @@ def read_config(directory: Path) -> RunConfig:
 
 
 def check_unused(directory: Path, config: RunConfig) -> None:
-    """Refuses, by a ValueError, a directory whose files would be overwritten."""
+    """Refuses, with a ValueError, a directory whose files would be overwritten."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"The run directory {directory} is a file.")
     if not directory.exists() or all(path.name == LOCK for path in directory.iterdir()):

@@ -600,9 +600,9 @@ def make_agent(
 def warm_start(evaluator: ActorState, actors: ActorState) -> ActorState:
     """`AgentEntry.warm_start`: the best arm by all actors' pulls, and an actor's novelty moments.
 
-    The greedy arm stays so: neither mode's episodes change it. The networks read intrinsic rewards,
-    which must have the same scale in an evaluation as in training: evaluator e starts with the
-    moments of the actor e modulo E.
+    The greedy arm stays the same: episodes of neither mode change it. The networks read intrinsic
+    rewards, which must have the same scale in an evaluation as in training: evaluator e starts with
+    the moments of the actor e modulo E.
     """
     greedy = bandit.best_of_all(actors.bandit)
     evaluator = evaluator._replace(evaluator=evaluator.evaluator._replace(greedy_arm=greedy))

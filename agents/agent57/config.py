@@ -41,7 +41,7 @@ class Config:
     the paper describes it); the actor's index (NGU as printed); or always arm 0 (R2D2)."""
 
     evaluation: Literal["alternate", "greedy", "arm"] = "alternate"
-    """An evaluator's arm: its own bandit's choice and the best arm, in turn for five episodes
+    """An evaluator's arm: its own bandit's choice and the best arm, alternating every five episodes
     (paper); always the best arm; or always evaluation_arm (NGU)."""
 
     evaluation_arm: Annotated[int, Range(0)] = 0

@@ -53,7 +53,7 @@ class Config:
 
     normalize_observations: bool = False
     """Whether float observations have mean 0 and variance 1 over all rows drawn so far (SimBa, Lee
-    et al. 2025, section 4.1: over those that arrived); images never. Our addition."""
+    et al. 2025, section 4.1: over rows that arrived), never of images. Our addition."""
 
     n_step: Annotated[int, Range(1)] = 5
     """N of the N-step returns (section 3). Paper: 5, compared with 1."""
@@ -88,7 +88,7 @@ class Config:
     """Adam's learning rate for the critic, beta of Algorithm 1. Control suite: 1e-4."""
 
     weight_decay: Annotated[float, Range(0.0, 1.0)] = 0.0
-    """Of all parameters, AdamW's (Loshchilov and Hutter 2019). Paper: 0, Adam. SimBa: 0.01."""
+    """AdamW's, of all parameters (Loshchilov and Hutter 2019). Paper: 0, Adam. SimBa: 0.01."""
 
     max_action_gradient_norm: Annotated[float | None, Range(0.0, above=True)] = None
     """Largest norm of dQ/da, with actions scaled to [-1, 1]; longer gradients are scaled down to
@@ -117,7 +117,7 @@ class Config:
     """LayerNorm and tanh instead of ReLU in the first layers of policy and critic. Our addition."""
 
     residual: bool = False
-    """Whether the layers after the first are residual blocks, with a LayerNorm behind them, and the
+    """Whether the layers after the first are residual blocks, with a LayerNorm after them, and the
     first has no ReLU (SimBa, section 4.2; sizes there: 128, 128 and 512, 512, 512). Paper: no."""
 
     action_input: Literal["second_layer", "concatenated"] = "second_layer"

@@ -18,8 +18,8 @@ class ProgramOptions:
     """What a program has besides its run, for its nodes."""
 
     max_lead: Annotated[int, Range(0)] = 256
-    """Most rows that the replay accepts while a due update has not begun; actors may be 64 steps of
-    each environment further ahead. Under launchpad, Reverb's limits apply."""
+    """Maximum rows that the replay accepts while a due update has not begun; actors may be 64 steps
+    of each environment further ahead. Under launchpad, Reverb's limits apply."""
 
     acme: str | None = None
     """`package.module:NAME` of your own Acme loggers, observers or environment loop
@@ -32,7 +32,7 @@ class EngineOptions(ProgramOptions):
 
     engine: Literal["launchpad", "ray", "threads"] | None = None
     """What runs the nodes. launchpad ends the program when a process dies; ray restarts the
-    process; threads are of one process, for debuggers. The default is launchpad where it is
+    process; threads runs them in one process, for debuggers. The default is launchpad where it is
     installed, and ray elsewhere."""
 
     ray_address: str | None = None
@@ -44,7 +44,7 @@ class EngineOptions(ProgramOptions):
     the same way without a new snapshot."""
 
     listen_everywhere: bool = False
-    """Listen on all interfaces, in no network namespace: whoever can connect can execute code."""
+    """Listen on all interfaces, without a network namespace: who connects can execute code."""
 
     def __post_init__(self) -> None:
         check_fields(self)
