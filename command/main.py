@@ -97,7 +97,7 @@ def _keep_programs() -> None:
         if not path.is_dir():
             path.mkdir(parents=True)
             about = f"Compiled programs are kept in {path}, up to 1 GB of them"
-            print(f"{about} (retrax --no-cache COMMAND does not).", file=sys.stderr)
+            print(f"{about} (retrax --no-cache COMMAND keeps none).", file=sys.stderr)
         os.environ |= programs
 
 

@@ -108,10 +108,7 @@ def make(
 
 
 def known_environments() -> list[str]:
-    """The ids that `make` knows: ours, Gymnasium's, Atari games, the control suite's, entry points.
-
-    The suite's are left out where dm_control cannot be imported.
-    """
+    """The ids for `make`: ours, Gymnasium's, Atari's, entry points; dm_control's if installed."""
     from .atari import games
     from .dm_env_adapter import tasks
 
@@ -135,7 +132,10 @@ def make_pure_vector(
     if not isinstance(made, PureVector):
         made.close()
         known = ", ".join([*OURS, *_IN_JAX, *(f"{suite}:ID" for suite in SUITES), "module:NAME"])
-        raise ValueError(f"{name} is not an environment written in JAX: allowed are {known}.")
+        raise ValueError(
+            f"{name} is not an environment written in JAX: allowed are {known} "
+            "(MinAtar's games are pgx:minatar-breakout, ...)."
+        )
     return made
 
 
