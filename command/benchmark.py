@@ -56,7 +56,7 @@ def benchmark(
       tasks: tasks of the suite; by default all in which the agent can act. `catch` names all ids
         of bsuite's experiment, `catch-3` one of them.
       seeds: number of runs of each task, with seeds from 0 on.
-      jobs: number of runs at a time.
+      jobs: number of runs at a time. They share the cores, on which their last bits may depend.
       directory: directory of runs and tables; by default runs/benchmark-SUITE.
       preset: the preset for all tasks; by default the agent's for each.
       steps: steps of each run; by default the task's.
@@ -104,9 +104,8 @@ def benchmark(
         if path.is_file() and (other := read_json(path, "suite")) != suite:
             why = f"{directory} has runs of the suite {other}"
             raise ValueError(f"{why}: choose another --directory.")
-        for cell in cells:
-            has_begun = (cell.directory / "config.json").is_file()
-            begun = read_config(cell.directory) if has_begun else cell.config
+        for cell in [cell for cell in cells if (cell.directory / "config.json").is_file()]:
+            begun = read_config(cell.directory)
             for name, wanted in vars(cell.config).items():
                 is_ = getattr(begun, name)
                 if is_ != wanted and wanted is not None and name != "search_path":

@@ -5,7 +5,7 @@ leaves the others alone, and a grid continues where it was stopped or killed.
 """
 
 import contextlib
-import math
+import os
 import signal
 import subprocess
 import sys
@@ -112,7 +112,7 @@ class GridState(NamedTuple):
     @property
     def left(self) -> str:
         """In words; "" before anything is known."""
-        return f" (ETA {timedelta(seconds=math.ceil(self.eta))})" if self.eta else ""
+        return f" (ETA {timedelta(seconds=round(self.eta) or 1)})" if self.eta else ""
 
 
 def run_shown(
@@ -145,7 +145,7 @@ def run_grid(
             waiting.sort(key=lambda cell: not cell.directory.exists())  # what has begun comes first
             for cell in waiting[: jobs - len(running)]:
                 arguments = cell.next_stage()
-                running[cell] = _spawn(cell, arguments, logs)
+                running[cell] = _spawn(cell, arguments, logs, jobs)
                 states[cell.name] = "evaluating" if arguments[0] == "evaluate" else "training"
             steps.update({cell.name: cell.steps for cell in running})
             done = sum(steps.values()) - before
@@ -166,16 +166,17 @@ def run_grid(
             process.wait()
 
 
-def _spawn(cell: Cell, arguments: list[str], logs: Path) -> "subprocess.Popen[bytes]":
+def _spawn(cell: Cell, arguments: list[str], logs: Path, jobs: int) -> "subprocess.Popen[bytes]":
     """Starts a stage, in a session of its own: Ctrl-C is passed on once, by this process."""
-    is_last, log = arguments[0] == "evaluate", logs / f"{cell.name}.txt"
-    output = log.with_suffix(".json") if is_last else log
-    with output.open("wb") as out, log.open("ab") as errors:
+    cores = {"NPROC": str(max(1, (os.cpu_count() or 1) // jobs))} if jobs > 1 else {}  # of XLA
+    log = logs / f"{cell.name}.txt"
+    with log.with_suffix(".out").open("wb") as out, log.open("ab") as errors:
         return subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=out,
-            stderr=errors if is_last else subprocess.STDOUT,
+            stderr=errors,
+            env={**cores, **os.environ},
             start_new_session=True,
         )
 
@@ -187,7 +188,7 @@ def _end(cell: Cell, states: dict[str, str], status: int, logs: Path) -> str:
         text = log.read_text(encoding="utf-8", errors="replace").rstrip()
         return text.rpartition("\n")[2] or "no output"
     if states[cell.name] == "evaluating":
-        log.with_suffix(".json").replace(cell.directory / EVALUATION)
+        log.with_suffix(".out").replace(cell.directory / EVALUATION)
         return "complete"
     if cell.episodes:
         return "waiting"

@@ -150,7 +150,7 @@ class TrainArguments(RunArguments):
     --on-device they are computed together."""
 
     jobs: Annotated[int, Range(1)] = 1
-    """Number of runs at a time, if there are several seeds."""
+    """Number of runs at a time, if there are several seeds. They share the cores."""
 
 
 def train_command(arguments: Sequence[str]) -> int:

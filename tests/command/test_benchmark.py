@@ -1,6 +1,7 @@
 """`retrax benchmark` and `retrax report`: a grid of real runs, and what stops it."""
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -130,31 +131,28 @@ def cells(tmp_path):
     return [grid.Cell(config, tmp_path / "runs" / f"run-{config.seed}", 2) for config in configs]
 
 
-def test_a_run_that_fails_leaves_the_others_alone(cells, tmp_path, monkeypatch):
-    program = "import sys; sys.exit('retrax: the sentence') if '1' in sys.argv else print('{}')"
-    monkeypatch.setattr(grid, "_PROGRAM", program)
+@pytest.mark.parametrize(("jobs", "cores"), [(1, "all"), (2, "3")])
+def test_a_run_that_fails_leaves_the_others_alone(cells, tmp_path, monkeypatch, jobs, cores):
+    program = "os.environ.get('NPROC', 'all')) if '1' in sys.argv else print('{}')"
+    monkeypatch.setattr(grid, "_PROGRAM", f"import os, sys; sys.exit({program}")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.delenv("NPROC", raising=False)
     monkeypatch.setattr(grid.Cell, "score", property(lambda self: None))
     for cell in cells:
         cell.directory.mkdir(parents=True)
-    trained = set()
+    begun = []
 
     def next_stage(self):
-        name = "evaluate" if self in trained else "train"
-        return [name, str(self.config.seed)]
+        begun.append(self.name)
+        return ["evaluate" if begun.count(self.name) > 1 else "train", str(self.config.seed)]
 
-    def watched(cell, *rest):
-        trained.add(cell)
-        return spawn(cell, *rest)
-
-    spawn = grid._spawn
-    monkeypatch.setattr(grid, "_spawn", watched)
     monkeypatch.setattr(grid.Cell, "next_stage", next_stage)
     shown = []
-    end = grid.run_grid(cells, 1, tmp_path / "logs", threading.Event(), shown.append)
-    assert end.states == {"run-0": "complete", "run-1": "retrax: the sentence", "run-2": "complete"}
+    end = grid.run_grid(cells, jobs, tmp_path / "logs", threading.Event(), shown.append)
+    assert end.states == {"run-0": "complete", "run-1": cores, "run-2": "complete"}
     assert end.failed == ["run-1"]
     states = [list(progress.states.values()) for progress in shown]
-    assert all(now.count("training") + now.count("evaluating") <= 1 for now in states)
+    assert all(now.count("training") + now.count("evaluating") <= jobs for now in states)
     assert [progress.complete for progress in (shown[0], end)] == [0, 2]
 
 

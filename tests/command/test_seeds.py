@@ -14,7 +14,7 @@ def trained(monkeypatch):
     """Trains in this process; the arguments of each."""
     calls = []
 
-    def spawn(cell, arguments, logs):
+    def spawn(cell, arguments, logs, jobs):
         calls.append(arguments)
         status = main(arguments)
         (logs / f"{cell.name}.txt").write_text("retrax: the sentence")
