@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..agents.base import Agent
-from ..replay.interface import Stopped
+from ..replay.interface import Stopped, Writer
 from ..training.learner import ParameterClient, packing_of
 from ..training.loop import Actor
 from ..training.snapshots import pack_actor, unpack_actor
@@ -27,6 +27,7 @@ class ActorNode(Node):
         config: ProgramConfig,
         index: int,
         actor: Actor,
+        writer: Writer,
         parameters: ParameterClient,
         peers: Peers,
         *,
@@ -37,7 +38,7 @@ class ActorNode(Node):
         A `loop` steps it without end, after calls of what it is given, which raises `Stopped`.
         """
         super().__init__(peers)
-        self._actor, self._parameters, self._loop = actor, parameters, loop
+        self._actor, self._writer, self._parameters, self._loop = actor, writer, parameters, loop
         self._counter = CounterClient(config, f"actor/{index}", peers)
         self._index = index
         if config.continues and (state := self._counter.peer.call("kept", index)) is not None:
@@ -57,6 +58,8 @@ class ActorNode(Node):
         if self._loop is not None:
             self._loop(self._take)
         if not self._counter.is_granted(self._values):
+            if self._counter.phase == "evaluating":  # no step follows, which would send the rest
+                self._writer.close()
             return False
         self._count(self._actor.step())
         return True
@@ -113,4 +116,4 @@ def make_actor(config: ProgramConfig, index: int, peers: Peers) -> ActorNode:
         from .acme_adapters import run_loop  # takes a second
 
         loop = functools.partial(run_loop, options, environment, actor, index)
-    return ActorNode(config, index, actor, parameters, peers, loop=loop)
+    return ActorNode(config, index, actor, writer, parameters, peers, loop=loop)

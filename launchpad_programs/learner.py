@@ -116,7 +116,7 @@ class LearnerNode(LearningNode):
         self._parameters, self._replay, self._kept, self._logger = parameters, replay, kept, logger
         self.get = parameters.get  # which the other nodes call
         self._names = [*metric_names, *program_columns(config.run)]
-        self._phase, self._counters = "", dict[str, Any]()  # as the counter answered last
+        self._counters: dict[str, Any] = {}  # as the counter answered last
         self._is_started, self._restarts = False, config.restarts
         if config.resumed_at is not None:
             self._snapshots.remove_newer(config.resumed_at)
@@ -137,7 +137,7 @@ class LearnerNode(LearningNode):
 
     def step(self) -> bool:
         """An update, for which it waits; a report and a snapshot if they are due, or no more is."""
-        is_over = not self.learner.step(_WAIT_SECONDS) and self._phase == "evaluating"
+        is_over = not self.learner.step(_WAIT_SECONDS) and self._counter.phase == "evaluating"
         self._report_and_save()
         if is_over:
             self.save()
@@ -177,8 +177,7 @@ class LearnerNode(LearningNode):
         }
         if status is not None and status.learning_since is not None:
             values["learning_since"] = status.learning_since
-        answer = self._counter.report(**values, final=False)
-        self._phase, self._counters = answer["phase"], answer["counters"]
+        self._counters = self._counter.report(**values, final=False)["counters"]
         self._steps = self._counters["steps"]
         if self._logger is not None and learned["metrics"]:
             self._logger.write({**learned["metrics"], "steps": self._steps, "updates": updates})

@@ -96,7 +96,7 @@ class CounterClient:
     def __init__(self, config: ProgramConfig, name: str, peers: Peers):
         self.peer, self._name, self._restarts = peers.peer("counter/0"), name, config.restarts
         self._granted = self._taken = 0
-        self.total = 0  # steps counted since the start
+        self.total, self.phase = 0, ""  # steps since the start; of the run, as answered last
         self._numbers = itertools.count()
         self._clock, self._asked_at = peers.clock, peers.clock.monotonic()
 
@@ -104,6 +104,7 @@ class CounterClient:
         """As `Counter.report`."""
         call = (self._restarts, next(self._numbers))
         answer: dict[str, Any] = self.peer.call("report", self._name, call, values, taken)
+        self.phase = answer["phase"]
         return answer
 
     def is_granted(self, values: Callable[[], dict[str, Any]]) -> bool:

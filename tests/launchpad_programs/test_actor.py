@@ -43,7 +43,7 @@ class Parts:
         world = self.environments, self.writer, self.parameters
         self.actor = Actor(AGENT, *world, keys=keys, episode_metrics=("arm",))
         config = make_config(directory, **changes)
-        self.node = ActorNode(config, 1, self.actor, self.parameters, peers, loop=loop)
+        self.node = ActorNode(config, 1, self.actor, *world[1:], peers, loop=loop)
 
     @property
     def closed(self):

@@ -1,6 +1,5 @@
 """The nodes of a parameter server and of its workers, by hand: no Launchpad, no processes."""
 
-import dataclasses
 import threading
 import time
 
@@ -136,40 +135,6 @@ def test_server_and_workers_continue_from_their_snapshots(start, tmp_path):
     fresh = nodes.start_worker(nodes.config, 0)
     assert fresh.worker.replay.status().num_rows == 0  # of a program without a snapshot
     fresh.close()
-
-
-def test_a_killed_server_and_a_killed_worker_are_restarted(start):
-    """As Ray does it: from their newest snapshots; the other worker goes on.
-
-    Updates that the server has lost are made again.
-    """
-    nodes = start()
-    nodes.counters[2].steps = 60
-
-    def step():
-        """The server applies each gradient of both workers; their number."""
-        version, before = nodes.server.learner.updates, nodes.learned
-        nodes.step(30)
-        made = [after - then for after, then in zip(nodes.learned, before, strict=True)]
-        assert min(made) > 5
-        assert nodes.server.learner.updates == version + sum(made)
-        return sum(made)
-
-    step()
-    nodes.server.step()
-    nodes.server.save()
-    nodes.workers[1].save()
-    version, rows = nodes.server.learner.updates, nodes.rows[1]
-    step()  # which will be lost
-    again = dataclasses.replace(nodes.config, restarts=1, resumed_at=60)
-    nodes.workers[1] = nodes.start_worker(again, 1)
-    assert nodes.rows[1] == rows
-    usual, lost = step(), nodes.server.learner.updates - version
-    nodes.server = nodes.start_server(again)
-    assert nodes.server.learner.updates == version
-    assert usual + lost - 3 <= step() <= usual + lost + 2
-    assert step() == pytest.approx(usual, abs=2)
-    nodes.close()
 
 
 def test_decoupled_workers_act_while_they_learn_at_the_same_ratio(start):

@@ -39,6 +39,7 @@ def test_a_violation_is_shown_again_by_what_is_printed(monkeypatch):
         (9467, "1.26437 host counter/0, 3.5446 kill counter/0, 3.94623 stop learner/0"),  # again
         (9461, "2.2728 cut replay/0, 3.9513 delay replay/0, 4.9228 kill replay/0"),  # lost
         (498, "4.15 kill learner/0"),  # updates, although the run was called finished
+        (2238, "0.2 slow learner/0, 3.37 cut learner/0"),  # those of rows that were not sent yet
         (2241, "1.1414 delay replay/0, 1.5505 host actor/0, 2.6546 slow evaluator/0"),  # late rows
         # The rest shows mutations alone: the replay ends before the learner, a counter dies early,
         (114, "2.7442 delay replay/0"),
