@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from retrax import RunConfig, load_metrics, train
 from retrax.environments import make
 from retrax.environments.suites import as_pure
 from retrax.testing import check_environment
 
+from . import legal_actions
 from .ledge import LEGAL, Ledge
 
 
@@ -26,16 +26,31 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("agent", ["acer", "agent57", "reactor"])
-def test_no_agent_ever_falls(agent, tmp_path):
-    """No mean return, in training and in an evaluation, is below 0: a fall has -1."""
-    config = RunConfig(agent=agent, environment="grid_worlds:Ledge", steps=800, log_every=100)
-    train(config, tmp_path, plain=True)
-    metrics = load_metrics(tmp_path)
-    for name in ("episode_return", "evaluation_return"):
-        found = metrics[name][~np.isnan(metrics[name])]
-        assert len(found)
-        assert found.min() >= 0
+@pytest.mark.parametrize(
+    ("agent", "where", "environment"),
+    [
+        ("acer", "process", "taxi"),
+        ("acer", "device", "ledge"),
+        ("acer", "program", "ledge"),
+        ("agent57", "process", "ledge"),
+        ("reactor", "process", "ledge"),
+    ],
+)
+def test_no_agent_plays_an_illegal_action(agent, where, environment, tmp_path):
+    found = legal_actions.play(
+        agent, environment, where, tmp_path / "run", steps=800, engine="threads"
+    )
+    for taken, illegal in found:
+        assert taken >= 800
+        assert illegal == 0
+
+
+@pytest.mark.parametrize("environment", ["ledge", "taxi"])
+def test_illegal_actions_are_counted(environment):
+    """Those of uniform play, step by step and by the mean return of episodes."""
+    illegal = legal_actions.uniform(environment, 60)
+    assert 10 < illegal < 60
+    assert legal_actions.count(np.array([2, 1, 5]), np.array([-1.5e6, 3.0, np.nan])) == 3
 
 
 def test_the_mask_in_taxis_info_is_put_into_its_observations():
