@@ -83,7 +83,8 @@ def write_configs(path: Path, new: dict[str, dict[str, Any]]) -> None:
     by_config: dict[str, list[str]] = {}
     for name in sorted(runs):
         by_config.setdefault(json.dumps(runs[name]), []).append(name)
-    lines = (f'{{"runs": {json.dumps(names)}, "config": {c}}}' for c, names in by_config.items())
+    found = [{"runs": names, "config": json.loads(c)} for c, names in by_config.items()]
+    lines = (json.dumps(each, separators=(",", ":")) for each in found)
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
