@@ -6,7 +6,7 @@
 
 For each agent, environment and topology: at least `--steps` actions in training and as many of the
 greedy policy, and how many of them were illegal. The environments judge each action by the mask
-that they gave before it: an illegal one costs a million and ends the episode, so that returns count
+that they gave before it: an illegal one costs a billion and ends the episode, so that returns count
 them. First comes uniform play without the mask, whose illegal actions must be found. Exit status 1
 if they are not, or if an agent plays one. `ledge` is `grid_worlds:Ledge`, `game2048`
 `jumanji:Game2048-v1` and `taxi` `Taxi-v4`, which is not written in JAX and so not run on a device.
@@ -34,7 +34,7 @@ from .ledge import Ledge
 HERE = pathlib.Path(__file__).parents[1]  # `examples`
 ID = "grid_worlds.legal_actions:judged,name="
 UNIFORM = 300  # steps
-PRICE = 1e6  # of an illegal action; returns of the environments are far smaller
+PRICE = 1e9  # of an illegal action; the returns of all episodes together are far smaller
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,7 +50,8 @@ def test_illegal_actions_are_counted(environment):
     """Those of uniform play, step by step and by the mean return of episodes."""
     illegal = legal_actions.uniform(environment, 60)
     assert 10 < illegal < 60
-    assert legal_actions.count(np.array([2, 1, 5]), np.array([-1.5e6, 3.0, np.nan])) == 3
+    assert legal_actions.count(np.array([2, 1, 5]), np.array([-1.5e9, 3.0, np.nan])) == 3
+    assert legal_actions.count(400, 4000.0) == 0  # of Game2048
 
 
 def test_the_mask_in_taxis_info_is_put_into_its_observations():
