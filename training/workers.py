@@ -159,8 +159,8 @@ class GradientServer:
         return self._clock.monotonic() - self._started - self.busy_seconds
 
     def compile(self) -> None:
-        """Compiles `apply`; changes nothing."""
-        state = copied(self.state)
+        """Compiles `apply`; changes nothing. Workers may have begun to call a restarted server."""
+        state = self.snapshot().learner
         zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._gradients.like)
         for _ in range(2):  # a computed state may have another weak type than the first
             state = self._apply(state, zeros)

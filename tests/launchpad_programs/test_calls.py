@@ -75,12 +75,6 @@ def test_a_slow_answer_is_waited_for_and_the_call_is_made_once(play):
     assert peer.calls == [("get", 3), ("get", 4)]
 
 
-def test_a_call_is_made_again_when_the_node_has_died(play):
-    peer = play([PENDING, LOST], [LOST], [7])
-    assert peer.call("get", 3) == 7
-    assert peer.calls == [("get", 3)] * 3
-
-
 @pytest.mark.parametrize("answer", [PENDING, LOST])
 def test_a_call_is_made_once_even_if_the_program_stops_and_silence_is_an_error(play, answer):
     assert play([7], after=0).call("get") == 7
