@@ -108,6 +108,12 @@ def play(agent, environment, where, run, *, steps, engine="ray"):
         on_device=where == "device",
         search_path=str(HERE),
     )
+    if (agent, where) == ("reactor", "device"):  # has no contextual selection
+        small = config.entry.config_of("small")
+        small = dataclasses.replace(
+            small, replay=dataclasses.replace(small.replay, selector="uniform")
+        )
+        config = dataclasses.replace(config, preset="small", agent_config=small)
     if where == "program":
         launch(config, run, engine=EngineOptions(engine=engine))
     else:

@@ -34,6 +34,7 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
         ("acer", "program", "ledge"),
         ("agent57", "process", "ledge"),
         ("reactor", "process", "ledge"),
+        ("reactor", "device", "ledge"),
     ],
 )
 def test_no_agent_plays_an_illegal_action(agent, where, environment, tmp_path):
