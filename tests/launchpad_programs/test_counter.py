@@ -69,6 +69,9 @@ def test_nothing_is_granted_before_the_learner_has_started(make_counter):
     rates = enumerate([0.0, 100.0, 2000.0, 1e6])
     grants = [act(counter, "actor/0", number, 0, steps_per_second=rate) for number, rate in rates]
     assert grants == [50, 50, 500, 5000], "a two-hundredth of the run at most"
+    act(counter, "actor/0", 0, 5, restarts=1)  # of the next process
+    act(counter, "actor/0", 9, 7)  # a late call of the dead one
+    assert counter.status()["steps"] == 5
 
 
 @pytest.mark.parametrize("together", [1, 8])

@@ -37,7 +37,6 @@ def test_a_violation_is_shown_again_by_what_is_printed(monkeypatch):
         (1185, "1.62 kill counter/0"),  # a snapshot before the first report had no steps
         (101, "4.15 stop replay/0"),  # two rows of metrics.csv had the same steps
         (9467, "1.26437 host counter/0, 3.5446 kill counter/0, 3.94623 stop learner/0"),  # again
-        (9461, "2.2728 cut replay/0, 3.9513 delay replay/0, 4.9228 kill replay/0"),  # lost
         (498, "4.15 kill learner/0"),  # updates, although the run was called finished
         (2238, "0.2 slow learner/0, 3.37 cut learner/0"),  # those of rows that were not sent yet
         (2241, "1.1414 delay replay/0, 1.5505 host actor/0, 2.6546 slow evaluator/0"),  # late rows
@@ -45,8 +44,6 @@ def test_a_violation_is_shown_again_by_what_is_printed(monkeypatch):
         (114, "2.7442 delay replay/0"),
         (63, "1.39 kill counter/0"),
         (271, "1.73 slow worker/1, 2.76 kill counter/0, 3.8 kill parameter_server/0"),  # or forgets
-        (137, "2.92 delay counter/0, 3.45 kill actor/0, 4.92 slow evaluator/0"),  # a late report,
-        (168, "3.9 kill learner/0, 5.37 stop actor/0"),  # or those of its next life are not,
         (943, "3.02 delay parameter_server/0, 3.32 stop worker/0"),  # a snapshot lacks a step
     ],
 )
