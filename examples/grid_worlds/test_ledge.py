@@ -30,10 +30,8 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
     ("agent", "where", "environment"),
     [
         ("acer", "process", "taxi"),
-        ("acer", "device", "ledge"),
         ("acer", "program", "ledge"),
         ("agent57", "process", "ledge"),
-        ("reactor", "process", "ledge"),
         ("reactor", "device", "ledge"),
     ],
 )

@@ -135,7 +135,7 @@ def test_a_restored_environment_goes_on_bit_for_bit(id):
         with pytest.raises(ValueError, match=r"has no state that can be saved|is a minatar\."):
             pack(one.state())
         return
-    ended = continued(one, other, before=30, after=60)
+    ended = continued(one, other, before=36, after=60)
     assert ended > 1 or id in (LQR, "bsuite:cartpole/3"), "whose episodes are long"
     late, early = made(id, seed=5, num_envs=2), made(id, seed=6, num_envs=2)
     late.reset()
