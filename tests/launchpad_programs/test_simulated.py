@@ -39,11 +39,11 @@ def test_a_violation_is_shown_again_by_what_is_printed(monkeypatch):
         (9467, "1.26437 host counter/0, 3.5446 kill counter/0, 3.94623 stop learner/0"),  # again
         (498, "4.15 kill learner/0"),  # updates, although the run was called finished
         (2238, "0.2 slow learner/0, 3.37 cut learner/0"),  # those of rows that were not sent yet
+        (10635, "3.94631 kill replay/0, 4.00024 stop learner/0"),  # those since the last report
         (2241, "1.1414 delay replay/0, 1.5505 host actor/0, 2.6546 slow evaluator/0"),  # late rows
-        # The rest shows mutations alone: the replay ends before the learner, a counter dies early,
-        (114, "2.7442 delay replay/0"),
-        (63, "1.39 kill counter/0"),
-        (271, "1.73 slow worker/1, 2.76 kill counter/0, 3.8 kill parameter_server/0"),  # or forgets
+        (114, "2.7442 delay replay/0"),  # from here on, mutations alone: it ends before the learner
+        (63, "1.39 kill counter/0"),  # it dies early
+        (271, "1.73 slow worker/1, 2.76 kill counter/0, 3.8 kill parameter_server/0"),
         (943, "3.02 delay parameter_server/0, 3.32 stop worker/0"),  # a snapshot lacks a step
     ],
 )
