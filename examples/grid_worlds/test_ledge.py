@@ -30,15 +30,12 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
     ("agent", "where", "environment"),
     [
         ("acer", "process", "taxi"),
-        ("acer", "program", "ledge"),
         ("agent57", "process", "ledge"),
         ("reactor", "device", "ledge"),
     ],
 )
 def test_no_agent_plays_an_illegal_action(agent, where, environment, tmp_path):
-    found = legal_actions.play(
-        agent, environment, where, tmp_path / "run", steps=800, engine="threads"
-    )
+    found = legal_actions.play(agent, environment, where, tmp_path / "run", steps=800)
     for taken, illegal in found:
         assert taken >= 800
         assert illegal == 0
