@@ -105,6 +105,8 @@ def copied_package() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "retrax"
         shutil.copytree(PACKAGE, package, ignore=_NOT_COPIED)
+        if (index := PACKAGE / ".git").is_dir():  # tests of what is shipped read it
+            (package / ".git").write_text(f"gitdir: {index}\n")
         yield package
 
 
