@@ -77,14 +77,14 @@ def write(path: Path, new: list[Row]) -> None:
 
 def write_configs(path: Path, new: dict[str, dict[str, Any]]) -> None:
     """Writes configs.json: a line for each config, with its runs."""
+    compact = json.JSONEncoder(separators=(",", ":")).encode
     runs = dict(new)
     for each in json.loads(path.read_text(encoding="utf-8")) if path.is_file() else ():
         runs = dict.fromkeys(each["runs"], each["config"]) | runs
     by_config: dict[str, list[str]] = {}
     for name in sorted(runs):
-        by_config.setdefault(json.dumps(runs[name]), []).append(name)
-    found = [{"runs": names, "config": json.loads(c)} for c, names in by_config.items()]
-    lines = (json.dumps(each, separators=(",", ":")) for each in found)
+        by_config.setdefault(compact(runs[name]), []).append(name)
+    lines = (f'{{"runs":{compact(names)},"config":{c}}}' for c, names in by_config.items())
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
