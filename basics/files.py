@@ -107,7 +107,7 @@ def check_manifest(folder: Path) -> None:
     """Raises ValueError if the manifest or a file below the folder is missing or damaged."""
     manifest = folder / MANIFEST
     if not manifest.is_file():
-        raise ValueError(f"{manifest} is missing: another version wrote it, or was stopped")
+        raise ValueError(f"{manifest} is missing: another version wrote the folder, or was stopped")
     for line in read_sealed(manifest).decode().splitlines():
         crc, size, name = line.split(" ", 2)
         path = folder / name

@@ -55,11 +55,9 @@ def compare(
         if not math.isnan(entry.iqm.low):
             mean, low, high = (f"{x:.2f}" for x in entry.iqm)
             how = f"(95 %: {low} to {high}, stratified bootstrap over {entry.seeds} seeds)"
-            notes.append(
-                f"{entry.algorithm}: IQM {mean} {how}; other statistics are of mean scores."
-            )
+            notes.append(f"{entry.algorithm}: IQM {mean} {how}; other statistics use mean scores.")
     if not compared.as_printed:
-        theirs = "the papers' are of their own tables"
+        theirs = "each paper's are from its own table"
         notes.append(f"Rank and Elo depend on the compared algorithms; {theirs}.")
     console.print(grid)
     console.print("\n".join(notes), highlight=False, soft_wrap=True)

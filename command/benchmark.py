@@ -54,9 +54,9 @@ def benchmark(
       suite: one of atari, atari5, bsuite, classic, control and minatar.
       agent: a registered agent, or your own module:NAME.
       tasks: tasks of the suite; by default all in which the agent can act. `catch` names all ids
-        of bsuite's experiment, `catch-3` one of them.
-      seeds: number of runs of each task, with seeds from 0 on.
-      jobs: number of runs at a time. They share the cores, on which their last bits may depend.
+        of bsuite's experiment, and `catch-3` one of them.
+      seeds: number of runs of each task, with the seeds 0, 1, 2 and so on.
+      jobs: number of runs at a time. They share the cores, which may change a result's last bits.
       directory: directory of runs and tables; by default runs/benchmark-SUITE.
       preset: the preset for all tasks; by default the agent's for each.
       steps: steps of each run; by default the task's.
@@ -68,7 +68,7 @@ def benchmark(
     if preset is not None:
         entry.config_of(preset)
     if found.num_envs == 1 < (num_envs or 1):
-        why = f"--num-envs must be 1 in {suite}, whose scores are of one sequence of episodes"
+        why = f"--num-envs must be 1 in {suite}, which scores a single sequence of episodes"
         raise ValueError(f"{why}, got {num_envs}.")
     directory = directory or Path("runs") / f"benchmark-{suite}"
     directory = directory.absolute()  # environments may change the working directory
@@ -91,9 +91,9 @@ def benchmark(
             able.append((task, config))
         except ValueError as error:
             refused = error
-            tell(f"{task.name} is left out: {error}")
+            tell(f"{task.name} is skipped: {error}")
     if not able:
-        raise ValueError(f"{agent} can act in no task: {refused}")
+        raise ValueError(f"{agent} cannot act in any of the tasks: {refused}")
     cells = []
     for seed in range(seeds):  # a grid that is stopped early has all tasks with fewer seeds
         for task, config in able:

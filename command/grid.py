@@ -112,7 +112,7 @@ class GridState(NamedTuple):
     @property
     def left(self) -> str:
         """In words; "" before anything is known."""
-        return f" (ETA {timedelta(seconds=round(self.eta) or 1)})" if self.eta else ""
+        return f" (ETA {timedelta(seconds=np.ceil(self.eta))})" if self.eta else ""
 
 
 def run_shown(
@@ -123,7 +123,7 @@ def run_shown(
     with stop_on_signals() as stop, _screen(cells, plain=plain) as show:
         end = run_grid(cells, jobs, logs, stop, show)
     for name in end.failed:
-        tell(f"{name} failed: {end.states[name]} (all of it: {logs / name}.txt)")
+        tell(f"{name} failed: {end.states[name]} (full output: {logs / name}.txt)")
     return end, stop.is_set()
 
 
@@ -170,11 +170,12 @@ def _spawn(cell: Cell, arguments: list[str], logs: Path, jobs: int) -> "subproce
     """Starts a stage, in a session of its own: Ctrl-C is passed on once, by this process."""
     cores = {"NPROC": str(max(1, (os.cpu_count() or 1) // jobs))} if jobs > 1 else {}  # of XLA
     log = logs / f"{cell.name}.txt"
-    with log.with_suffix(".out").open("wb") as out, log.open("ab") as errors:
+    out, mode = (log.with_suffix(".out"), "wb") if arguments[0] == "evaluate" else (log, "ab")
+    with out.open(mode) as results, log.open("ab") as errors:
         return subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=out,
+            stdout=results,
             stderr=errors,
             env={**cores, **os.environ},
             start_new_session=True,

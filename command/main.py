@@ -31,7 +31,7 @@ usage: retrax COMMAND [...]
   doctor                          what is installed, what is missing, how to install it
 
 `retrax COMMAND --help` lists its options. For a first run: retrax train reactor --environment catch
-Compiled programs are kept in your cache directory; `retrax --no-cache COMMAND` uses none.
+Compiled programs are cached in your cache directory; `retrax --no-cache COMMAND` caches none.
 """
 
 _NO_CACHE = "JAX_ENABLE_COMPILATION_CACHE"
@@ -96,8 +96,8 @@ def _keep_programs() -> None:
     with contextlib.suppress(OSError):  # a home directory may be read-only
         if not path.is_dir():
             path.mkdir(parents=True)
-            about = f"Compiled programs are kept in {path}, up to 1 GB of them"
-            print(f"{about} (retrax --no-cache COMMAND keeps none).", file=sys.stderr)
+            about = f"Compiled programs are cached in {path}, at most 1 GB"
+            print(f"{about} (retrax --no-cache COMMAND caches none).", file=sys.stderr)
         os.environ |= programs
 
 

@@ -60,7 +60,7 @@ def evaluate_suite(
             raise ValueError(f"{tasks[row]} and {run} are both of {game}, seed {config.seed}.")
         tasks[row] = run
     if not tasks:
-        raise ValueError("None of the runs is of a game.")
+        raise ValueError("At least one run directory must be given.")
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w", newline="", encoding="utf-8", buffering=1) as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -86,7 +86,7 @@ def record_states(
     Args:
       run: the run directory, of an Atari game.
       output: the .npz file to write.
-      states: states to record, one of each episode. Episodes begin with up to 30 no-ops.
+      states: states to record, one in each episode. Episodes begin with up to 30 no-ops.
       steps: maximum steps (of 4 frames) of an episode; the state is drawn uniformly among its
         steps.
       seed: seed of the episodes and of the draws of states.

@@ -113,7 +113,7 @@ def parse_run(
     if early.environment:
         spec = make_spec(early.run())
         preset = preset or entry.preset_of(early.environment, spec)
-    preset_of = "" if preset else ", the first; an --environment ID has its own"
+    preset_of = "" if preset else " (with --environment ID, the default preset for it)"
     preset = preset or next(iter(entry.presets))
     config = entry.config_of(preset)
     default = dataclasses.replace(start, environment=tyro.MISSING, agent_config=config)
@@ -226,6 +226,6 @@ def _train(runs: Mapping[Path, RunConfig], directory: Path, **options: Any) -> i
 def _finish(directory: Path, *, is_stopped: bool = False, has_failed: bool = False) -> int:
     if is_stopped:
         tell(f"Stopped by you. To continue: retrax train --resume {directory}")
-    evaluate = "" if seed_runs(directory) else f"retrax evaluate {directory}  |  "
+    evaluate = "" if seed_runs(directory) else f"retrax evaluate {directory}; "
     print(f"Run{'' if evaluate else 's'} in {directory}. Next: {evaluate}retrax plot {directory}")
     return int(has_failed)

@@ -111,7 +111,7 @@ def evaluate(
       episodes: episodes to run.
       seed: seed of the evaluation's environments.
       starts: how episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or
-        `states FILE`, the emulator states written by record-states, in turn (of a folder: its file
+        `states FILE`, the emulator states written by record-states, in turn (in a folder: the file
         of the game, such as ms-pacman.npz).
       arm: follow this arm (from 0) of an agent with a family of policies; Agent57's arm 0 has no
         intrinsic reward. Without it, the agent chooses.
@@ -166,7 +166,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         return 0
     interval = f"95 %: {result.low:.6g} to {result.high:.6g}"
     if math.isnan(result.low):
-        interval = f"no interval: it needs {LEAST_EPISODES} episodes"
+        interval = f"no interval: it needs at least {LEAST_EPISODES} episodes"
     print(
         f"mean return {result.mean_return:.6g} ({interval}) over {result.episodes} episode"
         f"{'s' * (result.episodes > 1)} of {result.mean_length:.0f} steps, after {result.steps} "

@@ -204,7 +204,7 @@ def atari_spec(
     """The spec of one game."""
     image = specs.BoundedArray((SIDE, SIDE, frame_stack), np.uint8, 0, 255, "observation")
     actions = specs.DiscreteArray(num_actions, np.int32, "action")
-    note = f"Actions stick with repeat_action_probability={sticky:g} (0.25 in Gymnasium's ALE ids)."
+    note = f"Sticky actions: repeat_action_probability={sticky:g} (0.25 in Gymnasium's ALE ids)."
     return EnvironmentSpec(
         image, actions, max_episode_steps=-(-max_frames // FRAME_SKIP), note=note
     )

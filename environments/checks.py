@@ -115,11 +115,11 @@ def _check_alone(
     for name, one, two in zip(TimeStep._fields, timestep, together, strict=True):
         if not np.allclose(one[0], two[0], rtol=1e-3, atol=1e-3):
             raise ValueError(
-                f"{name} of environment 0 at step {step} must be {one[0]}, as alone, got {two[0]}."
+                f"{name} of environment 0 at step {step} is {two[0]}, but alone it is {one[0]}."
             )
     key = jax.random.split(jax.random.wrap_key_data(before.key[0]), 3)[2:]  # of the step
     if timestep.last() and (begin(key).timestep.observation == timestep.observation).all():
-        _log.warning(f"step() restarts: its last observation at step {step} begins an episode.")
+        _log.warning(f"step() must not reset: its observation at step {step} is of a new episode.")
 
 
 def _random_actions(

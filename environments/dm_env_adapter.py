@@ -99,7 +99,7 @@ class ControlSuite(DmEnvVector):
                 raise ValueError(f"{name} must be positive, got {value}.")
         limits = {} if time_limit is None else {"time_limit": time_limit}
         seeds, suite = integer_seeds(seed, num_envs), _suite()
-        found = f"MuJoCo {importlib.metadata.version('mujoco')} (dm_control needs one below 4)"
+        found = f"MuJoCo {importlib.metadata.version('mujoco')} (dm_control needs MuJoCo 3)"
         with one_sentence(f"{CONTROL_PREFIX}{domain}/{task} cannot be made with {found}"):
             kwargs = [{"random": int(s), **limits} for s in seeds]
             environments = [suite.load(domain, task, task_kwargs=each) for each in kwargs]

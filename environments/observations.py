@@ -63,7 +63,7 @@ class Part:
         try:
             array = np.asarray(value)
         except Exception as error:  # lists of several lengths, and whatever `__array__` raises
-            raise MisfitError(f"is not an array, but {_shown(self._space)} is") from error
+            raise MisfitError(f"is not an array, as {_shown(self._space)} requires") from error
         if array.shape != self._shape:
             shown = _shown(self._space)
             raise MisfitError(f"has shape {array.shape}, but {shown} has shape {self._shape}")
@@ -78,7 +78,7 @@ class Part:
             if outside.any():
                 index = int(outside.argmax())
                 low, high = (int(np.broadcast_to(x, self._shape).flat[index]) for x in self._limits)
-                what = f"is {flat[index]}, but {_shown(self._space)} has {low} to {high}"
+                what = f"is {flat[index]}, but {_shown(self._space)} allows {low} to {high}"
                 raise MisfitError(what, self.name(index))
         self._write(array, out)
         if strict and not _contains(self._space, value):

@@ -190,7 +190,7 @@ def check_alike(environments: Sequence[Any], *names: str) -> list[Any]:
         for name, here, there in zip(names, found[e], found[0], strict=True):
             if here != there:
                 raise ValueError(
-                    f"the {name} of environment {e} is {here}, that of environment 0 is {there}."
+                    f"the {name} of environment {e} is {here}, but of environment 0 it is {there}."
                 )
     return found[0]
 
@@ -212,6 +212,6 @@ def _global_generators() -> Any:
 @functools.cache  # once
 def _warn_of_global_draws() -> None:
     logging.getLogger("retrax").warning(
-        "An environment draws from np.random or random in place of self.np_random: unless it seeds "
-        "them itself, the same command gives another curve."
+        "An environment draws from np.random or random instead of self.np_random: unless it seeds "
+        "them itself, the same command gives a different curve."
     )

@@ -150,7 +150,7 @@ def from_gymnax(environment: Any, _: Any = None) -> PureEnvironment:
 def from_pgx(game: Any) -> PureEnvironment:
     """A game of pgx for one player, with masks except for MinAtar's: every action is legal."""
     if game.num_players != 1:
-        raise RefusedError(f"pgx:{game.id} must be for one player, it has {game.num_players}.")
+        raise RefusedError(f"pgx:{game.id} must be for one player, but it has {game.num_players}.")
     masks = not game.id.startswith("minatar-")
 
     def split(state: Any) -> Any:

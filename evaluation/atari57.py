@@ -363,7 +363,7 @@ def _draw_profiles(panel: "Axes", shown: list[Entry]) -> None:
         )
     panel.axhline(0.5, color="grey", linewidth=0.8)
     _scale(panel, max(float(np.max(entry.normalised)) for entry in shown))
-    panel.set(ylim=(0.0, 1.0), ylabel="part of the games with at least this score")
+    panel.set(ylim=(0.0, 1.0), ylabel="fraction of games with at least this score")
     panel.set_title("Profiles: higher is better")
     panel.legend(title="median", loc="upper right", frameon=True)
 

@@ -88,12 +88,12 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
     sections = [
         f"<h1>{title}</h1><p>{html.escape(results.suite.about)}.</p>",
         "<h2>Mean return</h2><p>Greedy evaluation at the end of training: the mean over seeds, with"
-        " the lowest and the highest seed. Published scores with their environment steps.</p>",
+        " the lowest and the highest. Published scores are shown with their environment steps.</p>",
         _score_table(results),
         *of_bsuite,
         "<h2>Over all tasks</h2>",
         *_statistics(results),
-        "<h2>Training returns</h2><p>Thin: a seed. Bold: their mean.</p>",
+        "<h2>Training returns</h2><p>Thin lines are seeds, and bold ones their means.</p>",
         _picture(_draw_curves(results), "training returns of each task"),
         "<h2>Runs</h2>",
         _table(results.runs[0], [row.values() for row in results.runs]),
@@ -144,7 +144,7 @@ def _statistics(results: Results) -> Iterable[str]:
     if not tables:
         return
     yield (
-        "<p>Normalised scores: 0 is random play, 1 the score that the suite names. In brackets:"
+        "<p>Normalised scores: 0 is random play, and 1 the score that the suite names. In brackets:"
         " 95 % stratified bootstrap intervals over seeds (Agarwal et al. 2021).</p>"
     )
     generator = np.random.default_rng(0)
@@ -190,10 +190,10 @@ def bsuite_sections(rows: Sequence[Row]) -> Iterable[str]:
     for line in experiments:
         line += [_cell(each, line[0]) for each in published.values()]
     yield (
-        "<h2>bsuite's scores</h2><p>Between 0 and 1, by bsuite's own functions, from all episodes"
-        " of training and of the ids that were run: the mean over seeds, with the lowest and the"
-        " highest. A star: an id has fewer episodes than bsuite asks for. Published scores are of"
-        " all ids.</p>"
+        "<h2>bsuite's scores</h2><p>Between 0 and 1, computed by bsuite's own functions from all"
+        " training episodes of the ids that were run: the mean over seeds, with the lowest and the"
+        " highest. A star means that an id has fewer episodes than bsuite asks for. Published"
+        " scores cover all ids.</p>"
     )
     yield _table([bsuite.EXPERIMENT, *agents, *published], experiments)
     yield "<p>The means over the experiments of each of bsuite's tags:</p>"
@@ -223,7 +223,7 @@ def _draw_profiles(tables: Mapping[str, np.ndarray]) -> "Figure":
     panel = figure.subplots()
     for agent, scores in tables.items():
         panel.ecdf(scores.flatten(), complementary=True, label=agent)
-    panel.set(xlabel="normalised score", ylabel="fraction of runs above it")
+    panel.set(xlabel="normalised score", ylabel="fraction of runs with a higher score")
     panel.set(xlim=(-0.25, 2.0), ylim=(-0.02, 1.02))
     panel.legend()
     return figure

@@ -126,5 +126,5 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file with a header; a ValueError if the last one has no end."""
     text = path.read_text(encoding="utf-8")
     if not text.endswith("\n"):
-        raise ValueError("its last line has no end")
+        raise ValueError("its last line is incomplete")
     return list(csv.DictReader(io.StringIO(text)))

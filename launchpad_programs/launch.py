@@ -142,7 +142,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
         at = "" if summary.snapshot is None else f"Snapshot at {summary.snapshot} steps. "
         options = f" --engine {engine.engine}" if engine.engine else ""
         tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
-    next_one = f"Next: retrax evaluate {directory}  |  retrax plot {directory}"
+    next_one = f"Next: retrax evaluate {directory}; retrax plot {directory}"
     print(f"Run in {directory}. {next_one}", flush=True)
     return 1 if summary.failed else 0
 
@@ -211,7 +211,7 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
     is_read = is_read or kept_file(directory, steps).is_file()
     if not is_read and (directory / "reverb" / str(steps)).is_dir():
         notes.append(
-            "The replay's rows are in a checkpoint of Reverb: it is empty here, and refills."
+            "The replay's rows are in a Reverb checkpoint, so the replay is empty and fills again."
         )
     return dataclasses.replace(program, resumed_at=steps), notes
 

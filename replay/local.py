@@ -149,7 +149,7 @@ class LocalReplay:
         """
         if newest:
             if not self._sequence.crosses_episodes:
-                raise ValueError("Only sequences that cross episodes have a newest one everywhere.")
+                raise ValueError("newest must be False if sequences end with episodes, got True.")
             if not self.rounds():
                 raise ValueError("Not every environment has a complete sequence yet.")
             starts = self._windows.newest(self._heads)

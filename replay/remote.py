@@ -87,7 +87,7 @@ class NodeWriter:
             waited = self._clock.monotonic() - started
             if waited >= self._max_wait:
                 raise WaitTimeout(
-                    f"Waited {waited:.0f} s for the replay to accept rows of the environments "
+                    f"Waited {waited:.0f} s for the replay to accept rows of environments "
                     f"{self._environments[0]} to {self._environments[-1]}."
                 )
             self._is_taken(min(self._clock.monotonic() + _POLL_SECONDS, started + self._max_wait))

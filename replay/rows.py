@@ -87,4 +87,4 @@ def check_stored_as(state: Mapping[str, Any], sequence: SequenceSpec, config: Re
     if differing:
         stored = ", ".join(f"{name} {text(found[name])}" for name in differing)
         given = ", ".join(text(wanted[name]) for name in differing)
-        raise ValueError(f"the stored rows have {stored}, and the config has {given}")
+        raise ValueError(f"the stored rows have {stored}, but the config has {given}")

@@ -234,8 +234,8 @@ def describe(
     return [
         f"{config.agent} on {config.environment}, preset {config.preset}, {config.steps} steps, "
         f"seed {config.seed}, {config.num_envs} environments, in {directory}",
-        f"Replay: {rows} rows take {nbytes / 1e9:.2f} GB when it is full; {learns}. "
-        "Compilation comes before the first steps and the first updates.",
+        f"Replay: {rows} rows take {nbytes / 1e9:.3g} GB when it is full; {learns}. "
+        "The first steps and the first updates wait for compilation.",
         config.entry.describe_preset(config.environment, spec),
     ]
 

@@ -154,8 +154,8 @@ class RunConfig:
     experiment tracker; see `MetricsLogger`."""
 
     evaluate_every: Annotated[int | None, Range(0)] = None
-    """Steps between evaluations of the greedy policy of a run in one process, in separate
-    environments, and at the last step; 0: none. By default ten in a run, fewer where episodes are
+    """Steps between evaluations of the greedy policy, in separate environments, in a run in one
+    process; the last step has one too. 0: none. By default ten in a run, fewer if episodes are
     long; on a device, one at its end. The best parameters are kept in best.npz."""
 
     evaluation_episodes: Annotated[int, Range(1)] = 20
@@ -165,7 +165,7 @@ class RunConfig:
     """Workers around a parameter server, in place of actors and a learner."""
 
     agent_config: Any = None
-    """The agent's `Config`; the preset's if None."""
+    """The agent's `Config`; by default the preset's."""
 
     search_path: str = ""
     """The directory from which modules of `agent` and `environment` are imported."""
@@ -287,7 +287,7 @@ def _check_together(run: RunConfig) -> None:
             count,
             "actor_update_period",
             None,
-            "None with workers, which act with the parameters of their gradients",
+            "None with workers, which act with the parameters that they fetch for each gradient",
         ),
         (count, "learner_devices", 1, on_one),
         (run.on_device, "num_actors", 1, "1 if on_device is True"),

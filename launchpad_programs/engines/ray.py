@@ -128,7 +128,7 @@ class RayNode:
             with self._program.calls():
                 self._how, self._traceback = _ending(self._result)
         if self._how not in ("", "done") and self._failures > 1:
-            return f"failed {self._failures} times in a row; at first, it {self._first[0]}"
+            return f"failed {self._failures} times in a row; the first time, it {self._first[0]}"
         return self._how
 
     def stop(self) -> None:

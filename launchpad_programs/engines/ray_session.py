@@ -135,12 +135,12 @@ def check_cpus(
     has, fitting = f"{where} {available:g}", int((available - others) / acting.cpus + 1e-6)
     advice = f"at most {fitting} {label}s fit" if fitting > 0 else f"no {label} fits"
     if others > home + 1e-6:
-        has, advice = f"this host has {home:g} for the first", "give ray start more --num-cpus"
+        has, advice = f"this host has {home:g}", "give ray start more --num-cpus"
     elif asked <= available + 1e-6:
         return
     raise ValueError(
-        f"--engine ray asks for {asked:.1f} CPUs ({others:.1f}, and {acting.cpus} for each of "
-        f"{count} {label}s), but {has}: {advice}."
+        f"--engine ray asks for {asked:.1f} CPUs ({others:.1f} on this host, and {acting.cpus} for "
+        f"each of {count} {label}s), but {has}: {advice}."
     )
 
 

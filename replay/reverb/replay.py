@@ -103,7 +103,7 @@ class ReverbReplay:
         try:
             path = self._calls.result(self._client.checkpoint, "Reverb's checkpoint")
         except RuntimeError as error:
-            raise WaitTimeout(f"No checkpoint of Reverb: {error}") from error
+            raise WaitTimeout(f"Reverb wrote no checkpoint: {error}") from error
         return {
             **stored_as(self._layout.sequence, self._config),
             _CHECKPOINT: np.frombuffer(path.encode(), np.uint8),

@@ -45,7 +45,7 @@ def test_every_flipped_bit_is_found_and_its_file_named(folder, name):
         ("empty", "longer", "is not what was written"),
         ("a/d/large", "", "is not what was written"),
         ("a/d/large", None, "is missing"),
-        (MANIFEST, None, "is missing: another version wrote it, or was stopped"),
+        (MANIFEST, None, "is missing: another version wrote the folder, or was "),
         (MANIFEST, "", "is not what was written"),
     ],
 )

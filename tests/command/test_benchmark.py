@@ -45,6 +45,7 @@ def test_tables(done):
     (task,) = find_suite("classic").choose(("cart-pole",))
     for seed, row in enumerate(found):
         run = done / "runs" / f"noisy_agent-NOISY-cart-pole-{seed}"
+        assert f"Run in {run}" in (done / "logs" / f"{run.name}.txt").read_text()
         score = json.loads((run / "evaluation.json").read_text())["mean_return"]
         assert float(row["score"]) == score
         assert float(row["normalised"]) == (score - task.low) / (task.high - task.low)

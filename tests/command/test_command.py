@@ -88,7 +88,7 @@ def test_help_lists_fields_with_their_defaults(capsys):
     assert "the first; an --environment ID" not in out
     assert main(["train", "acer", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert f"preset {next(iter(acer.PRESETS))}, the first; an --environment ID has its own." in out
+    assert f"preset {next(iter(acer.PRESETS))} (with --environment ID, the default preset" in out
 
 
 # What is asked for
@@ -155,8 +155,8 @@ def test_defaults_preset_and_options_give_the_fields(parsed, tmp_path, words, st
         (f"{NOISY} --on-device --agent.replay.capacity 100000000000", "A replay of 100000000000 r"),
         ("benchmark atari6 acer", "There is no suite 'atari6': allowed are atari, atari5, bsuite"),
         ("benchmark classic acer --tasks cart", "no task 'cart': it has cart-pole, acrobot"),
-        ("benchmark classic d4pg --tasks acrobot", "d4pg can act in no task: "),
-        ("benchmark bsuite acer --num-envs 2", "--num-envs must be 1 in bsuite, whose scores are"),
+        ("benchmark classic d4pg --tasks acrobot", "d4pg cannot act in any of the tasks: "),
+        ("benchmark bsuite acer --num-envs 2", "--num-envs must be 1 in bsuite, which scores"),
         ("train reactor", "Missing from retrax train reactor: --environment STR catch, a Gymnasiu"),
         ("train acer --environment=", "An argument is empty: '--environment='."),
         (f"{CATCH} --agent.sequence-length 200000", "ReplayConfig.capacity must hold one sequence"),
@@ -180,7 +180,7 @@ def test_wrong_input_is_one_sentence_and_writes_nothing(
     else:
         assert last.startswith("retrax: ")
         assert sentence in last
-        assert all(" is left out: " in line for line in left_out)
+        assert all(" is skipped: " in line for line in left_out)
     assert os.listdir(tmp_path) == []
 
 
@@ -343,8 +343,8 @@ MISFIT = "{run}/snapshots/240.npz is of another agent, config or version"
         (lambda run: shutil.rmtree(run / "snapshots"), None, "--resume starts from the beginning"),
         (cut_snapshots, "no older one is intact, and the run must be trained again in ", "damaged"),
         (rename, "(its counters are those at 240 steps)", "at 240 steps"),
-        (lambda run: replace(run, *UNIFORM), "selector proportional, and the config", None),
-        (lambda run: replace(run, *LONGER), "rows have length 4, and the config has 5", None),
+        (lambda run: replace(run, *UNIFORM), "selector proportional, but the config", None),
+        (lambda run: replace(run, *LONGER), "rows have length 4, but the config has 5", None),
         (lambda run: replace(run, *UNIFORM), MISFIT, None),
         (lambda run: replace(run, '"size": 2', '"size": 3'), MISFIT, MISFIT),
         (other_replay, MISFIT, None),
@@ -391,7 +391,7 @@ def test_one_episode_has_no_interval_and_json_no_nan(run, retrax, contents):
     assert (status, "NaN" in out, json.loads(out)["low"]) == (0, False, None)
     for episodes, words in ((1, "1 episode"), (9, "9 episodes")):
         _, out, _ = retrax("evaluate", run, "--episodes", episodes)
-        assert f"(no interval: it needs 10 episodes) over {words} of 9 steps," in out
+        assert f"(no interval: it needs at least 10 episodes) over {words} of 9 steps," in out
     assert contents(run) == before  # no evaluation changes a run
     seeds = {retrax("evaluate", run, "--episodes", 50, "--seed", seed)[1] for seed in range(3)}
     assert len(seeds) > 1

@@ -157,6 +157,6 @@ sys.exit(status)
     env["XDG_CACHE_HOME"], keeps = str(tmp_path), len(words) == 1
     answer = subprocess.run(command, capture_output=True, text=True, timeout=180, env=env)
     assert answer.returncode == 0, answer
-    kept = f"Compiled programs are kept in {tmp_path}/retrax/"
+    kept = f"Compiled programs are cached in {tmp_path}/retrax/"
     assert (answer.stderr[: len(kept)], (tmp_path / "retrax").is_dir()) == (kept * keeps, keeps)
     assert "distributed tier" in answer.stdout

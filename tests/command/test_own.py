@@ -137,7 +137,7 @@ def test_train_evaluate_resume_plot(scratch, retrax, monkeypatch, tmp_path_facto
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     evaluated = json.loads(told("evaluate", run, "--episodes", 3, "--json"))
     assert evaluated["steps"] == 300
-    next_ = f"Run in {run}. Next: retrax evaluate {run}  |  retrax plot {run}\n"
+    next_ = f"Run in {run}. Next: retrax evaluate {run}; retrax plot {run}\n"
     assert told("train", "--resume", run, "--steps", 340) == next_
     assert told("plot", run, "--window", 2, "--output", "curves.png") == "curves.png\n"
     assert Path("curves.png").read_bytes().startswith(b"\x89PNG")

@@ -61,7 +61,7 @@ def test_one_that_fails_leaves_the_others_alone(tiny, retrax, tmp_path, trained)
     assert status == 1
     for seed in (7, 8):
         log = directory / "logs" / f"seed_{seed}.txt"
-        assert f"seed_{seed} failed: retrax: the sentence (all of it: {log})" in err
+        assert f"seed_{seed} failed: retrax: the sentence (full output: {log})" in err
 
 
 def test_one_that_its_logger_stops_is_not_continued(tiny, retrax, own_modules, trained):

@@ -155,11 +155,9 @@ def test_functions_that_are_not_pure_or_restart_are_told_by_the_check(restarts, 
     vector = PureVector(returning(changed), num_envs=2)
     if restarts:
         check_environment(vector, steps=50)
-        assert "step() restarts: its last observation at" in caplog.text
+        assert "step() must not reset: its observation at" in caplog.text
     else:
-        with pytest.raises(
-            ValueError, match=r"^reward of environment 0 at step 1 must be .* alone"
-        ):
+        with pytest.raises(ValueError, match=r"^reward of environment 0 at step 1 is .* alone"):
             check_environment(vector, steps=5)
 
 
@@ -346,7 +344,7 @@ def test_games_for_two_are_refused_and_those_of_minatar_have_no_masks():
     assert not from_pgx(game).spec.masks_actions
     game.id = "game"
     game.num_players = 2
-    with pytest.raises(ValueError, match="pgx:game must be for one player, it has 2"):
+    with pytest.raises(ValueError, match="pgx:game must be for one player, but it has 2"):
         from_pgx(game)
 
 

@@ -99,7 +99,7 @@ JOINED = [*RAY, "--listen-everywhere", "--ray-address"]
         ("2.47.1", RAY, OLDER.format("2.47")),
         ("1.13.0", RAY, OLDER.format("1.13")),
         ("2.9.3", RAY, OLDER.format("2.9")),
-        ("2.48.0", [*RAY, "--num-actors", 50], "asks for 5.8 CPUs (0.8, and 0.1 for each of 50"),
+        ("2.48.0", [*RAY, "--num-actors", 50], "asks for 5.8 CPUs (0.8 on this host, and 0.1 "),
         ("2.48.0", [*RAY, "--ray-address", "here:1"], "needs --listen-everywhere: the nodes conn"),
         *(
             ("2.48.0", [*JOINED, wrong], f"--ray-address must be HOST:PORT, got {wrong}.")
@@ -326,12 +326,12 @@ TWO = "each of 13 actors), but this machine has 2: at most 12 actors fit."
     [
         (2, 1.0, 9.0, None),  # 0.5 for the learner, 0.1 for each other node
         (12, 2.0, 9.0, None),
-        (13, 2.0, 9.0, f"--engine ray asks for 2.1 CPUs (0.8, and 0.1 for {TWO}"),
+        (13, 2.0, 9.0, f"asks for 2.1 CPUs (0.8 on this host, and 0.1 for {TWO}"),
         (1, 0.5, 9.0, "this machine has 0.5: no actor fits"),
         ("workers", 0.9, 9.0, None),
-        ("workers", 0.8, 9.0, "asks for 0.9 CPUs (0.7, and 0.1 for each of 2 workers), but"),
+        ("workers", 0.8, 9.0, "asks for 0.9 CPUs (0.7 on this host, and 0.1 for each of 2 work"),
         (2, 1.0, 0.8, None),
-        (2, 1.0, 0.0, "but this host has 0 for the first: give ray start more --num-cpus."),
+        (2, 1.0, 0.0, "but this host has 0: give ray start more --num-cpus."),
     ],
 )
 def test_cpus_by_hand(tmp_path, num_actors, there, home, expected):

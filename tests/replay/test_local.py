@@ -207,7 +207,7 @@ def test_state_is_small_while_the_store_is_nearly_empty():
 
 def test_sequences_that_end_with_episodes_have_no_newest():
     store, _ = filled(ReplayConfig(capacity=60, min_rows=1), sequence_spec(4, 1, False))
-    with pytest.raises(ValueError, match="Only sequences that cross episodes have a newest one"):
+    with pytest.raises(ValueError, match="newest must be False if sequences end with episodes"):
         sample_now(store, newest=True)
 
 
@@ -421,8 +421,8 @@ def test_steps_are_the_rows_that_are_not_last():
 @pytest.mark.parametrize(
     ("changes", "differing"),
     [
-        ({"length": 3}, "length 4, and the config has 3"),
-        ({"selector": "uniform"}, "selector proportional, and the config has uniform"),
+        ({"length": 3}, "length 4, but the config has 3"),
+        ({"selector": "uniform"}, "selector proportional, but the config has uniform"),
     ],
 )
 def test_rows_that_were_cut_or_selected_in_another_way_are_refused(changes, differing):

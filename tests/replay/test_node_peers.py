@@ -264,7 +264,7 @@ def test_a_state_is_kept_when_all_priorities_are_set(ahead):
     replay.restore(state, {"updates": 0})
     sequence = sequence_spec(length=5)
     other = open_replay(LatePeer(make_node(sequence, max_lead=0)), sequence)
-    with pytest.raises(ValueError, match="the stored rows have length 4, and the config has 5"):
+    with pytest.raises(ValueError, match="the stored rows have length 4, but the config has 5"):
         other.restore(state, {})
     with pytest.raises(ValueError, match="or were kept by a replay node, but this replay keeps"):
         local_replay().restore(state, {})
