@@ -18,7 +18,7 @@ from .. import __version__
 from ..basics.machine import devices
 
 _TIERS: tuple[str, ...] = ("core", "distributed", "cluster", "mujoco", "minatar", "bsuite", "box2d")
-_TIERS += ("video", "brax", "craftax", "gymnax", "jumanji", "pgx", "xminigrid")  # suites in JAX
+_TIERS += ("envpool", "video", "brax", "craftax", "gymnax", "jumanji", "pgx", "xminigrid")
 _MEND = {tier: f'pip install "retrax[{tier}]"' for tier in _TIERS}
 _MEND["core"] = "pip install retrax"
 _MEND["distributed"] = "pip install -r requirements.txt"  # the tested set; the extra has ranges

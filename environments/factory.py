@@ -13,7 +13,7 @@ from ..basics.imports import import_from, registered, registered_names
 from ..basics.sentences import did_you_mean
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, VectorEnvironment
 from .arrival import integer_seeds
-from .failures import closed_on_error, failure, one_sentence
+from .failures import RefusedError, closed_on_error, failure, one_sentence
 from .mujoco import choose_backend
 from .pure import PureEnvironment, PureVector
 from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory, PurePendulum
@@ -31,7 +31,7 @@ OURS: dict[str, Callable[..., PureEnvironment]] = {
     "noisy_deep_sea": functools.partial(PureDeepSea, screen=16),
 }
 _IN_JAX = {"CartPole-v1": PureCartPole, "Pendulum-v1": PurePendulum}  # on a device
-_ALE, _MINATAR = "ALE/", "MinAtar/"
+_ALE, _MINATAR, _POOL = "ALE/", "MinAtar/", "envpool:"
 _METHODS = ("reset", "step", "render", "close")
 
 
@@ -151,6 +151,8 @@ def _make(id: str, search_path: Path | None, request: _Request) -> VectorEnviron
         if parameters(maker) >= COMMON:
             return maker(**common, **switches)
         return PureVector(maker(**switches), **common, name=id)
+    if id.startswith(_POOL):
+        return _make_custom(functools.partial(_make_pool, id.removeprefix(_POOL)), id, request)
     if ":" in id:
         module_name, _, name = id.rpartition(":")
         module = import_from(module_name, search_path)
@@ -201,6 +203,17 @@ def _our_maker(id: str) -> Any:
     if id not in known:
         raise _unknown(id)
     return functools.partial(kind, *known[id])
+
+
+def _make_pool(name: str, *, num_envs: int, seed: int, **config: Any) -> Any:
+    """A pool, by EnvPool's own id or the control suite's name: `FingerSpin-v1`, `finger-spin`."""
+    import envpool
+
+    known, title = envpool.list_all_envs(), name.title().replace("-", "").replace("_", "")
+    if (id := name if name in known else f"{title}-v1") not in known:
+        raise RefusedError(f"EnvPool has no environment {name!r}{did_you_mean(name, known)}.")
+    config = {"seed": int(integer_seeds(seed, 1)[0]), "render_mode": "rgb_array", **config}
+    return envpool.make_gymnasium(id, num_envs=num_envs, **config)
 
 
 def _make_gymnasium(id: str, request: _Request) -> VectorEnvironment:
@@ -309,12 +322,9 @@ def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnviro
     if not isinstance(spec, EnvironmentSpec):
         import gymnasium  # takes longer than the rest
 
-        from .gymnasium_adapter import is_pool
-
-        pool = is_pool(made)
-        if pool or isinstance(made, gymnasium.vector.VectorEnv):
-            # No seed + e: runs of neighbouring seeds would share episodes.
-            number = None if pool else int(integer_seeds(seed, 1)[0])
+        if isinstance(made, gymnasium.vector.VectorEnv):
+            # No seed + e: runs of neighbouring seeds would share episodes. Pools have theirs.
+            number = None if hasattr(made, "all_env_ids") else int(integer_seeds(seed, 1)[0])
             adapter = from_gymnasium_vector(made, seed=number)
             return as_vector(adapter, name, num_envs=num_envs, seed=seed)
         if isinstance(made, gymnasium.Env | dm_env.Environment):
@@ -342,7 +352,7 @@ def _vector(
         return DmEnvVector(environments, **limit)
     import gymnasium  # takes longer than the rest
 
-    if hasattr(environments[0], "single_action_space") or hasattr(environments[0], "all_env_ids"):
+    if isinstance(environments[0], gymnasium.vector.VectorEnv):
         raise ValueError(
             f"{name} returns a vector of environments, so it must have the parameters num_envs and "
             "seed: it is called once for all of them."

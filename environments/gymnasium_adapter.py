@@ -160,33 +160,22 @@ def _running_statistics(wrapper: gymnasium.Wrapper) -> dict[str, Any]:
     }
 
 
-def is_pool(thing: Any) -> bool:
-    """Whether it is a pool of EnvPool with the interface of Gymnasium, in any version."""
-    return isinstance(thing, gymnasium.Env | VectorEnv) and hasattr(thing, "all_env_ids")
-
-
 class GymnasiumVectorAdapter(SequentialVector):
     """What `from_gymnasium_vector` makes."""
 
     def __init__(self, vector: Any, *, seed: int | None) -> None:
-        _check_autoreset(vector)
+        _check_vector(vector, seed)
         self._vector, self._options = vector, {} if seed is None else {"seed": seed}
         self.frames_per_second = (vector.metadata or {}).get("render_fps")
-        pool = is_pool(vector)
-        if pool and seed is not None:
-            raise ValueError("seed must be None for EnvPool: a pool takes its seed when made.")
         with one_sentence("the vector's spaces cannot be read"):
-            if pool:
-                num_envs, limit = vector.config["num_envs"], vector.config.get("max_episode_steps")
-                seen, acted = vector.observation_space, vector.action_space
-            else:
-                num_envs, limit = vector.num_envs, vector.spec and vector.spec.max_episode_steps
-                seen, acted = vector.single_observation_space, vector.single_action_space
+            seen, acted = vector.single_observation_space, vector.single_action_space
+            told = getattr(vector.spec, "config", vector.spec)  # a pool's spec has a config
+            limit = getattr(told, "max_episode_steps", None)
             call = getattr(vector.unwrapped, "call", None)  # of a method of each environment
             has_mask = call is not None and all(call("has_wrapper_attr", MASK))
             self._informs, seen = _informed(has_mask, seen, acted)
-        super().__init__(*convert(seen, acted, limit), int(num_envs), limit=None)
-        self._closed = self._has_failed = False
+        super().__init__(*convert(seen, acted, limit), int(vector.num_envs), limit=None)
+        self._has_failed = False
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""
@@ -194,16 +183,13 @@ class GymnasiumVectorAdapter(SequentialVector):
 
     def close(self) -> None:
         """Closes the vector. Calling it twice does no harm."""
-        closed, self._closed = self._closed, True
-        processes = getattr(self._vector.unwrapped, "processes", ()) if self._has_failed else ()
-        if processes and not closed:
-            # Gymnasium would wait for answers of processes that are dead.
-            for process in processes:
+        inner = self._vector.unwrapped
+        if self._has_failed and hasattr(inner, "processes"):
+            for process in inner.processes:  # Gymnasium would wait for answers of dead ones
                 process.kill()
                 process.join(_JOIN_SECONDS)
-            self._vector.unwrapped.closed = True
-        elif not closed:
-            close_quietly(self._vector, "the vector", has_failed=self._has_failed)
+            inner.closed = True
+        close_quietly(self._vector, "the vector", has_failed=self._has_failed)
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
         raise ValueError(f"{type(self._vector).__name__} has no state that can be saved")
@@ -238,21 +224,23 @@ class GymnasiumVectorAdapter(SequentialVector):
         return results
 
 
-def _check_autoreset(vector: Any) -> None:
+def _check_vector(vector: Any, seed: int | None) -> None:
     """Refuses whatever does not begin an episode in the step after the last one of another."""
-    pool = is_pool(vector)
-    if not isinstance(vector, VectorEnv) and not pool:
+    if not isinstance(vector, VectorEnv):
         raise ValueError(
-            "vector must be a gymnasium.vector.VectorEnv, or a pool of EnvPool with the interface "
-            f"of Gymnasium, got a {type(vector).__name__}."
+            "vector must be a gymnasium.vector.VectorEnv, as a pool of EnvPool 1.2 is, got a "
+            f"{type(vector).__name__}."
         )
+    pool = hasattr(vector, "all_env_ids")
+    if pool and seed is not None:
+        raise ValueError("seed must be None for EnvPool: a pool takes its seed when made.")
     if pool and vector.is_async:
         raise ValueError(
-            f"a pool must have a batch_size of all its {vector.config['num_envs']} environments, "
+            f"a pool must have a batch_size of all its {vector.num_envs} environments, "
             f"got {vector.config['batch_size']}: smaller ones are asynchronous."
         )
     mode = (vector.metadata or {}).get("autoreset_mode")
-    if not pool and getattr(mode, "value", mode) != AutoresetMode.NEXT_STEP.value:
+    if getattr(mode, "value", mode) != AutoresetMode.NEXT_STEP.value:
         raise ValueError(
             f'metadata["autoreset_mode"] of {type(vector).__name__} must be '
             f"AutoresetMode.NEXT_STEP, got {mode}: gymnasium.make_vec(..., "

@@ -39,7 +39,7 @@ BUDGETS = {
     "losses": 1327,
     "networks": 1538,
     "agents": 4623,
-    "environments": 3538,
+    "environments": 3537,
     "replay": 2940,
     "training": 3663,
     "device": 816,

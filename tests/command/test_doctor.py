@@ -15,8 +15,8 @@ from retrax.basics import machine
 from retrax.command import doctor
 
 VERSION = metadata.version
-TIERS = ("distributed", "cluster", "mujoco", "minatar", "bsuite", "box2d", "video")
-SUITES = ("brax", "craftax", "gymnax", "jumanji", "pgx", "xminigrid")
+TIERS = ("distributed", "cluster", "mujoco", "minatar", "bsuite", "box2d", "envpool")
+OTHERS = ("video", "brax", "craftax", "gymnax", "jumanji", "pgx", "xminigrid")
 
 
 def printed(found, width=300):
@@ -32,7 +32,7 @@ def test_this_machine_is_well():
     checks = doctor.report()
     assert printed(checks)[0] == 0
     found = {check.name: check for check in checks}
-    assert list(found) == ["Python", "core", "JAX", *(f"{tier} tier" for tier in TIERS + SUITES)]
+    assert list(found) == ["Python", "core", "JAX", *(f"{tier} tier" for tier in TIERS + OTHERS)]
     assert all(found[name].works for name in ("Python", "core", "JAX"))
     assert ":0 " in found["JAX"].detail
     core = found["core"].detail.split(", ")

@@ -58,6 +58,21 @@ def test_it_equals_dm_control_stepped_by_hand(domain, task, repeat):
             np.testing.assert_array_equal(found[name][:, e], np.array(values, found[name].dtype))
 
 
+def test_envpool_takes_the_steps_of_dm_control():
+    pytest.importorskip("envpool", reason="the envpool extra is not installed")
+    pool, one = make("envpool:cheetah-run", num_envs=2, seed=1), suite.load("cheetah", "run")
+    began = pool.reset()
+    one.reset()
+    with one.physics.reset_context():
+        one.physics.data.qpos[1:], one.physics.data.qvel[:] = np.split(began.observation[1], [8])
+    for actions in random_actions(pool, 1000):
+        *found, seen = (field[1] for field in pool.step(actions))
+        wanted = one.step(actions[1])
+        numbers = np.hstack([*wanted[:3], *wanted.observation.values()])
+        np.testing.assert_allclose([*found, *seen], numbers, atol=1e-5)
+    assert wanted.last()
+
+
 def test_lqr_ends_by_termination():
     environment = make("dm_control:lqr/lqr_2_1", num_envs=2)
     environment.reset()

@@ -82,6 +82,7 @@ FLAX = "^phys2d/CartPole-v1 cannot be made: it needs the module flax, .*: pip in
         ("mujoco", "gymnasium.envs.mujoco", "HalfCheetah-v5", MUJOCO),
         ("flax", "gymnasium.envs.phys2d", "phys2d/CartPole-v1", FLAX),
         ("minatar.gym", None, "MinAtar/Asterix-v1", r'minatar.gym, .* "retrax\[minatar\]"'),
+        ("envpool", None, "envpool:cheetah-run", r'envpool, .* "retrax\[envpool\]"$'),
         *((x, None, f"{x}:a", f"^{x}:a cannot .* .retrax.{x}..$") for x in ("bsuite", *SUITES)),
     ],
 )

@@ -30,13 +30,9 @@ def test_an_episode_without_an_end_is_cut_off(monkeypatch):
         steps = played(limited, 8)
         assert [int(s.step_type[1]) for s in steps] == [FIRST, MID, MID, LAST] * 2 + [FIRST]
         assert all(s.discount.min() == 1 for s in steps)
+    assert make("CliffWalking-v1").spec.max_episode_steps == DEFAULT_LIMIT
     monkeypatch.setattr(gymnasium_adapter, "DEFAULT_LIMIT", 2)
     assert [int(s.step_type[0]) for s in played(scripted(), 5)] == [FIRST, MID, LAST] * 2
-
-
-def test_a_registered_limit_stays():
-    assert make("CartPole-v1,max_episode_steps=20").spec.max_episode_steps == 20
-    assert make("CliffWalking-v1").spec.max_episode_steps == DEFAULT_LIMIT
 
 
 @settings(max_examples=30, deadline=None)

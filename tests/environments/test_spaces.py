@@ -11,8 +11,6 @@ from dm_env import specs
 from gymnasium import spaces
 from scripted import TWO, Scripted, ScriptedToo, is_spec, played, showing
 
-from retrax.agents.conformance import check_agent_shapes
-from retrax.agents.entry import find_agent
 from retrax.environments import check_environment, make
 from retrax.environments.failures import RefusedError
 from retrax.training.run_config import RunConfig
@@ -385,12 +383,3 @@ def test_continuous_actions_are_vectors_for_agents_and_clipped(library, shape):
     np.testing.assert_array_equal(first, np.clip(action.reshape(shape).astype(float), low, high))
     assert (np.shape(first), np.asarray(first).dtype) == (shape, np.float64)
     assert (second <= high).all()  # 0.1 as a float32 is above 0.1
-
-
-@pytest.mark.parametrize("agent", ["acer", "d4pg"])
-def test_scalar_observations_and_actions_can_be_learned(agent):
-    scalar, action = specs.Array((), np.float64), specs.BoundedArray((), np.float32, -1.0, 1.0)
-    spec = make(lambda: ScriptedToo(space=scalar, actions=action)).spec
-    entry = find_agent(agent)
-    config = entry.presets[entry.preset_of("x", spec)]()
-    check_agent_shapes(entry.make_agent(spec, config), spec, entry=entry)

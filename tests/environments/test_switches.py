@@ -31,11 +31,8 @@ def takes(
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        *[
-            (f"{name}={word}", False)
-            for name in ("flag", "default")
-            for word in ("false", "no", "0")
-        ],
+        ("flag=0", False),
+        ("default=no", False),
         *[(f"{name}={word}", True) for name in ("flag", "maybe") for word in ("TRUE", "Yes", "1")],
         ("default=off", False),
         ("flag=on", True),
