@@ -27,7 +27,7 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     environment returns must also be in its space by the rules of these libraries
     (`Space.contains`, `Array.validate`), which know exact types and the bounds of floats. The log
     says if ten steps of a Gymnasium environment differ after two resets with one seed. One in JAX
-    must step alone as in a batch; the log says if its `step` restarts.
+    must reset and step from the same keys alone as in a batch; the log says if `step` restarts.
 
     Args:
       environment: E of them. It is left at the start of an episode.
@@ -70,11 +70,11 @@ def _check(environment: Any, steps: int, seed: int) -> None:
     every = np.ones(environment.num_envs, bool)
     timestep = environment.reset()
     _check_step(timestep, every, environment, 0)
-    for step in range(1, steps + 1):
+    for step in range(1, steps + 2):  # in the end, another reset
         last, observation = timestep.step_type == LAST, timestep.observation.copy()
-        given = _random_actions(spec, timestep, generator)
+        given = _random_actions(spec, timestep, generator) if step <= steps else None
         before = environment.running if isinstance(environment, PureVector) else None
-        following = environment.step(given)
+        following = environment.reset() if given is None else environment.step(given)
         if before is not None:
             _check_alone(environment.pure, before, given, following, step)
         if not np.array_equal(timestep.observation, observation):
@@ -82,9 +82,8 @@ def _check(environment: Any, steps: int, seed: int) -> None:
                 f"observation of step {step - 1} was overwritten by step {step}: return a new "
                 "array at each step."
             )
-        _check_step(following, last, environment, step)
+        _check_step(following, every if given is None else last, environment, step)
         timestep = following
-    _check_step(environment.reset(), every, environment, steps + 1)
     if getattr(environment, "statistics", "none can be seeded again"):
         return
     environment.seed_again()
@@ -107,17 +106,19 @@ def _check(environment: Any, steps: int, seed: int) -> None:
 
 
 def _check_alone(
-    pure: Any, before: Running, actions: np.ndarray, together: TimeStep, step: int
+    pure: Any, before: Running, actions: np.ndarray | None, together: TimeStep, step: int
 ) -> None:
-    """Compares the newest step of environment 0 with one from the same state without others."""
+    """Compares environment 0 with one from the same key and state; no actions: a reset."""
     begin, advance = compiled(pure)
-    timestep = advance(jax.tree.map(lambda x: x[:1], before), actions[:1]).timestep
+    alone = jax.tree.map(lambda x: x[:1], before)
+    keys = jax.random.wrap_key_data(alone.key)
+    timestep = (begin(keys) if actions is None else advance(alone, actions[:1])).timestep
     for name, one, two in zip(TimeStep._fields, timestep, together, strict=True):
         if not np.allclose(one[0], two[0], rtol=1e-3, atol=1e-3):
             raise ValueError(
                 f"{name} of environment 0 at step {step} is {two[0]}, but alone it is {one[0]}."
             )
-    key = jax.random.split(jax.random.wrap_key_data(before.key[0]), 3)[2:]  # of the step
+    key = jax.random.split(keys[0], 3)[2:]  # of the step
     if timestep.last() and (begin(key).timestep.observation == timestep.observation).all():
         _log.warning(f"step() must not reset: its observation at step {step} is of a new episode.")
 

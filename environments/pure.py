@@ -109,11 +109,11 @@ class PureVector:
     ) -> None:
         check_numbers(seed, num_envs)
         check_pure(environment, name)
-        self.pure, self.num_envs, self.spec = environment, num_envs, environment.spec
+        hashable: Any = environment  # if it has fields, it is a frozen dataclass
+        self.pure, self.num_envs, self.spec = hashable, num_envs, environment.spec
         self._keys = environment_keys(jax.random.key(seed), num_envs)
         self.running: Running | None = None
         self._num_steps = 0  # since the last reset(), or since the state was restored
-        hashable: Any = environment  # if it has fields, it is a frozen dataclass
         self._begin, self._advance = compiled(hashable)
 
     def reset(self) -> TimeStep:
@@ -145,11 +145,10 @@ class PureVector:
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""
-        pure: Any = self.pure  # it may have no `draw`
         if self.running is None:
             raise ValueError("there is nothing to render before reset().")
         observation = np.asarray(self.running.timestep.observation[0])
-        return drawn(lambda: pure.draw(observation))
+        return drawn(lambda: self.pure.draw(observation))  # it may have no `draw`
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""

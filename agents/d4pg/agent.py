@@ -240,10 +240,10 @@ def make_agent(
 
 def _bounded_actions(environment_spec: EnvironmentSpec) -> specs.BoundedArray:
     actions = environment_spec.actions
-    if isinstance(actions, specs.DiscreteArray) or not np.issubdtype(actions.dtype, np.floating):
-        raise ValueError(f"D4PG needs continuous actions (floats within bounds), got {actions!r}.")
     if environment_spec.masks_actions:
-        raise ValueError("D4PG takes no action_mask, since its actions are continuous.")
+        raise ValueError(f"D4PG needs continuous actions, without action_mask, got {actions!r}.")
+    if not np.issubdtype(actions.dtype, np.floating):
+        raise ValueError(f"D4PG needs continuous actions (floats within bounds), got {actions!r}.")
     if isinstance(actions, specs.BoundedArray):
         _, half = middle_and_half(actions)
         if np.all(np.isfinite(half) & (half > 0)):

@@ -141,7 +141,7 @@ ACERS = "with a finite minimum and maximum, to which its Gauss"
         ("acer", bounded(-1.0, 1.0, shape=()), ACERS),
         ("acer", UNBOUNDED, ACERS),
         ("agent57", bounded(-1, 1), r"Agent57 needs discrete actions .* got BoundedArray"),
-        ("d4pg", specs.DiscreteArray(3), r"D4PG needs continuous actions .* got DiscreteArray"),
+        ("d4pg", specs.DiscreteArray(3), "continuous actions, without action_mask, got Discr"),
         ("d4pg", UNBOUNDED, r"D4PG needs actions with finite bounds, .* got Array"),
         ("d4pg", bounded(-1, np.inf), "actions with finite bounds"),
         ("d4pg", bounded([0, 1], [1, 1]), "minimum below its maximum"),
@@ -150,7 +150,7 @@ ACERS = "with a finite minimum and maximum, to which its Gauss"
     ],
 )
 def test_wrong_actions_are_refused(name, actions, message):
-    spec = spec_of(name)._replace(actions=actions)
+    spec = spec_of(name)._replace(actions=actions, masks_actions=hasattr(actions, "num_values"))
     with pytest.raises(ValueError, match=message):
         PACKAGES[name].make_agent(spec, PACKAGES[name].Config.small())
 

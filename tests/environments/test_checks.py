@@ -99,12 +99,11 @@ ARRAYS = [
     ],
 )
 def test_each_broken_promise_is_named(name, step, e, value, allowed):
-    environment = Broken(put(step, name, e, value))
     number, index = e if isinstance(e, tuple) else (e, "")
     place = rf"\[{index}\]" if index != "" else ""
     where = "" if e is None else f"{place} of environment {number}"
     with pytest.raises(ValueError, match=f"^{name}{where} at step {step} must be {allowed}"):
-        check_environment(environment, steps=9)
+        check_environment(Broken(put(step, name, e, value)), steps=9)
 
 
 class Draws(Counting):

@@ -102,13 +102,9 @@ def test_numbers_that_are_not_finite_are_named(field, value, where):
         changed = jnp.where(state[0] == 3, value, getattr(transition, field))
         return state, transition._replace(**{field: changed})
 
-    vector = PureVector(returning(late), num_envs=2)
-    vector.reset()
-    for _ in range(2):
-        vector.step(np.zeros(2, int))
     sentence = rf"^the {field}{where} of environment 0 at step 3 is {value}; it must be finite"
     with pytest.raises(ValueError, match=sentence):
-        vector.step(np.zeros(2, int))
+        kinds(PureVector(returning(late)), [0, 0, 0])
 
 
 @pytest.mark.parametrize(
@@ -143,22 +139,27 @@ def test_what_is_not_pure_is_refused_in_one_sentence(environment, sentence):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_functions_that_are_not_pure_or_restart_are_told_by_the_check(restarts, caplog):
-    traces = itertools.count()
+@pytest.mark.parametrize("wrong", ["observation", "reward", "restart"])
+def test_functions_that_are_not_pure_or_restart_are_told_by_the_check(wrong, caplog):
+    class Other(PureMemory):
+        traces = itertools.count()
 
-    def changed(state, found):
-        begun = jnp.where(found.terminated, jnp.array([1.0, 0.0]), found.observation)
-        reward = found.reward if restarts else 1.0 * next(traces)
-        return state, found._replace(observation=begun, reward=reward)
+        def reset(self, key):
+            state, seen = super().reset(key)
+            return state, seen * 0.9 ** ((wrong == "observation") * next(self.traces))
 
-    vector = PureVector(returning(changed), num_envs=2)
-    if restarts:
-        check_environment(vector, steps=50)
+        def step(self, key, state, action):
+            state, found = super().step(key, state, action)
+            begun = jnp.where(found.terminated, jnp.array([1.0, 0.0]), found.observation)
+            reward = found.reward + (wrong == "reward") * next(self.traces)
+            return state, found._replace(observation=begun, reward=reward)
+
+    if wrong == "restart":
+        check_environment(PureVector(Other(), num_envs=2), steps=50)
         assert "step() must not reset: its observation at" in caplog.text
     else:
-        with pytest.raises(ValueError, match=r"^reward of environment 0 at step 1 is .* alone"):
-            check_environment(vector, steps=5)
+        with pytest.raises(ValueError, match=f"^{wrong} of environment 0 at step . is .* alone"):
+            check_environment(PureVector(Other(), num_envs=2), steps=1)
 
 
 # By their id, and of other libraries
