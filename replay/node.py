@@ -3,7 +3,7 @@
 import copy
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +13,6 @@ from .packing import PackedDraw
 
 _COUNTERS = ("steps", "updates", "learning_since")
 _LATE = 16  # draws by which priorities may be later than those of newer draws
-
-
-class _Position(NamedTuple):  # where the rows of a writer's environments must continue
-    writer: int
-    number: int
-    joined: bool  # False: the next row is the first of what is stored after a cut
-    ended: frozenset[int] = frozenset()  # writers before it, whose calls may arrive late
 
 
 class ReplayNode:
@@ -48,7 +41,10 @@ class ReplayNode:
         self.local = local
         self._max_lead, self._restarts = max_lead, restarts
         self._packing = local.packing
-        self._next: dict[int, _Position] = {}  # by the first of a writer's environments
+        self._writers: dict[int, int] = {}  # the newest, by the first of its environments
+        # By that environment and the writer: the next row; calls of earlier writers may be late.
+        self._next: dict[tuple[int, int], int] = {}
+        self._joined: set[tuple[int, int]] = set()  # those whose next row continues what is stored
         self.changed = clock.condition()
         self._rows = 0  # added so far
         # When each due call became due, in `_rows`: those on newest, and on replayed sequences.
@@ -166,18 +162,22 @@ class ReplayNode:
             try:
                 self.local.undo(self._unused)
                 counters = [getattr(self.local.schedule, name) for name in _COUNTERS]
-                return {**self.local.state(), "counters": np.array(counters, np.int64)}
+                writers = np.array([(*key, n) for key, n in self._next.items()], np.int64)
+                node = {"counters": np.array(counters, np.int64), "writers": writers}
+                return {**self.local.state(), **node}
             finally:
                 self.local.schedule, self.local.rng.bit_generator.state = schedule, rng
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int] | None = None) -> None:
         """Restores a state of a node, or of a `LocalReplay` with counters; episodes are cut."""
-        if counters is None:
-            counters = dict(zip(_COUNTERS, state["counters"].tolist(), strict=True))
+        counters = counters or dict(zip(_COUNTERS, state["counters"].tolist(), strict=True))
         with self.changed:
             self.local.restore(state, counters)
             self.local.cut()
-            self._next.clear()
+            kept = state.get("writers", np.empty(0)).tolist()  # calls of theirs may arrive again
+            self._next = {(first, writer): number for first, writer, number in kept}
+            self._writers = dict(self._next.keys())
+            self._joined.clear()
             self._used, self._learned = self._number - 1, 0
             self._made.clear()
             self._answers.clear()
@@ -189,23 +189,23 @@ class ReplayNode:
 
     def _take_in(self, writer: int, number: int, envs: Sequence[int], rows: np.ndarray) -> bool:
         """Adds the rows of a chunk that are new; whether none had to wait."""
-        position = self._next.get(envs[0], _Position(writer, -1, False))
-        if writer in position.ended:
+        key = envs[0], writer
+        if key in self._next and self._writers[envs[0]] != writer:
             return True
-        if position.writer != writer or position.number < number:
+        if self._next.get(key, -1) < number:
             for environment in envs:
                 self.local.cut(environment)
-            ended = position.ended | {position.writer}
-            position = _Position(writer, number, False, ended - {writer})
-        for row in rows[position.number - number :]:
-            packed = self._packing.split(row if position.joined else row.copy())
-            if not position.joined:
+            self._next[key], self._writers[envs[0]] = number, writer
+            self._joined.discard(key)
+        for row in rows[self._next[key] - number :]:
+            packed = self._packing.split(row if key in self._joined else row.copy())
+            if key not in self._joined:
                 self._packing.flags(packed[0])[0][:] = True
             if not self._add(packed, np.array(envs)):
                 break
-            position = position._replace(number=position.number + 1, joined=True)
-        self._next[envs[0]] = position
-        return position.number >= number + len(rows)
+            self._next[key] += 1
+            self._joined.add(key)
+        return self._next[key] >= number + len(rows)
 
     def _add(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> bool:
         """Adds rows unless they would be too far ahead; makes the draws that they make due."""

@@ -62,9 +62,10 @@ def counters_of(local):
     return {name: getattr(local.schedule, name) for name in ("steps", "updates", "learning_since")}
 
 
-def with_counters(local):
-    """The state of a `LocalReplay` as its node gives it."""
-    return {**local.state(), "counters": np.array([*counters_of(local).values()])}
+def with_counters(local, state):
+    """The state of a `LocalReplay` as its node gives it, with the writers of that state."""
+    counters = np.array([*counters_of(local).values()])
+    return {**local.state(), "counters": counters, "writers": state["writers"]}
 
 
 class LatePeer:

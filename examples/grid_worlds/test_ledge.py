@@ -30,8 +30,8 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
     ("agent", "where", "environment"),
     [
         ("acer", "process", "taxi"),
-        ("agent57", "process", "ledge"),
-        ("reactor", "device", "ledge"),
+        pytest.param("agent57", "process", "ledge", marks=pytest.mark.slow),
+        pytest.param("reactor", "device", "ledge", marks=pytest.mark.slow),
     ],
 )
 def test_no_agent_plays_an_illegal_action(agent, where, environment, tmp_path):

@@ -186,6 +186,7 @@ def test_networks_and_configs_of_wrong_sizes_are_refused():
         dataclasses.replace(TINY, replay=replay)
 
 
+@pytest.mark.slow
 def test_it_learns_catch(tmp_path):
     config = dataclasses.replace(
         TINY,

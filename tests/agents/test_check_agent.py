@@ -352,15 +352,17 @@ def test_extras_that_the_entry_names():
 RESIDUAL = {"residual": True, "critic_sizes": (6, 6), "action_input": "concatenated"}
 OURS = [
     ("reactor", "small", MASKED, {"frame_stack": 3, "initial_state": "stored"}),
-    ("reactor", "paper", DISCRETE, {"distributional": False, "policy_gradient": "tislr"}),
     ("acer", "small", MASKED, {"frame_stack": 3, "exploit_average": True}),
     ("acer", "paper_mujoco", DISCRETE, {"estimator": "tis", "trust_region": False}),
     ("acer", "small_continuous", CONTINUOUS, {"exploit_average": True, "memory_size": 4}),
-    ("acer", "paper_mujoco", CONTINUOUS, {"returns": "importance", "stochastic_dueling": False}),
     ("d4pg", "small", CONTINUOUS, {"frame_stack": 3, "normalize_observations": True}),
     ("d4pg", "paper", CONTINUOUS, {"critic": "scalar", **RESIDUAL, "weight_decay": 0.1}),
     ("d4pg", "paper", CONTINUOUS, {"critic": "mixture_of_gaussians"}),
     ("agent57", "small", DISCRETE, {"evaluation_average_decay": 0.75}),
+]
+SLOW = [
+    ("reactor", "paper", DISCRETE, {"distributional": False, "policy_gradient": "tislr"}),
+    ("acer", "paper_mujoco", CONTINUOUS, {"returns": "importance", "stochastic_dueling": False}),
     ("agent57", "small_ngu", MASKED, {"intrinsic_rewards": "stored"}),
     ("agent57", "small_r2d2", DISCRETE, {}),
 ]
@@ -377,11 +379,11 @@ def with_finite_metrics(agent):
     return agent._replace(gradients=gradients)
 
 
-IDS = [f"{name}-{preset}-{number}" for number, (name, preset, *_) in enumerate(OURS)]
-
-
 @pytest.mark.once
-@pytest.mark.parametrize(("name", "preset", "spec", "changes"), OURS, ids=IDS)
+@pytest.mark.parametrize(
+    ("name", "preset", "spec", "changes"),
+    [*OURS, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+)
 def test_our_agents_pass(name, preset, spec, changes):
     entry = PACKAGES[name].AGENT
     config = dataclasses.replace(entry.presets[preset](), **(TINY[name] | changes))

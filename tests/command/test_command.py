@@ -194,7 +194,7 @@ def test_an_environment_that_lacks_a_library(refused, monkeypatch):
     assert refused(*CATCH.split()) == "retrax: Box2D is not installed\n"
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu", "nonsense"])
+@pytest.mark.parametrize("platform", ["cuda", "nonsense"])
 def test_a_device_that_is_not_there(tmp_path, platform):
     program = f"from retrax.command.main import main; exit(main({CATCH.split()}))"
     command = [sys.executable, "-c", program]

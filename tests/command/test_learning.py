@@ -4,13 +4,6 @@ import json
 
 import pytest
 
-# A fraction of the preset `small`, with more and smaller updates.
-QUICK = """--steps 4000 --agent.replay.capacity 10000 --agent.replay.min-rows 200
---agent.replay.batch-size 8 --agent.replay.acting-steps-per-update 2.5
---agent.sequence-length 10 --agent.memory-size 16
---agent.shared-size 16 --agent.head-size 16 --agent.num-atoms 21 --agent.learning-rate 2e-3
---agent.target-update-period 20"""
-
 # D4PG on a task of ten steps, from [0, 4]: rewards of 0 to -9, seldom below -2.
 QUICK_D4PG = """--steps 1600 --num-envs 4 --agent.replay.capacity 2000 --agent.replay.min-rows 100
 --agent.replay.batch-size 32 --agent.replay.acting-steps-per-update 2 --agent.policy-sizes 32
@@ -43,11 +36,6 @@ def learn(retrax, tmp_path):
         return json.loads(out)["mean_return"]
 
     return evaluate
-
-
-@pytest.mark.once
-def test_catch_quickly(learn):
-    assert learn("catch", QUICK) >= 0.95
 
 
 @pytest.mark.slow

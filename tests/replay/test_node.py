@@ -96,7 +96,7 @@ def test_all_is_as_in_one_process(selector, cut, changes, monkeypatch):
         settle(local, replay, used)
         assert replay.status() == local.status()
         state = node.state()
-        assert_equal(state, with_counters(local))
+        assert_equal(state, with_counters(local, state))
         node = make_node(sequence, seed=5, max_lead=0, restarts=1, **changes)
         node.restore(state)
         local.cut()  # environments begin new episodes
@@ -158,6 +158,8 @@ def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(chang
 
 # Chunks of rows as (writer, number of the first row, rows); what is added is given as positions
 # in the stream, and "cut" where an episode is ended: the row after it is stored as a first one.
+# RESTARTED: the node is another one, with the state of the first.
+RESTARTED = ()
 FIRSTS = (0, 6, 12)
 GAPS = {
     "in order": ([(7, 0, range(5)), (7, 5, range(5, 9))], [*range(9)]),
@@ -178,6 +180,11 @@ GAPS = {
     ),
     "another writer": ([(7, 0, range(3)), (8, 0, range(4, 9))], [0, 1, 2, "cut", *range(4, 9)]),
     "a writer in the middle": ([(7, 3, range(3, 9))], ["cut", *range(3, 9)]),
+    "a restart": ([(7, 0, range(3)), RESTARTED, (7, 1, range(1, 7))], [0, 1, 2, "cut", 3, 4, 5, 6]),
+    "a late earlier writer, and a restart": (
+        [(7, 0, range(3)), (8, 0, range(4, 6)), RESTARTED, (7, 3, [3]), (8, 2, range(6, 9))],
+        [0, 1, 2, "cut", 4, 5, "cut", *range(6, 9)],
+    ),
 }
 
 
@@ -198,8 +205,14 @@ def test_gaps_cut_episodes(name, max_lead, crosses):
             local.cut(0)
         else:
             local.add(as_first(rows[index]) if before == "cut" else rows[index])
-    node, number = make_node(sequence, 1, max_lead=max_lead, min_rows=3, **options), 0
-    for writer, first, indices in chunks:
+    options = {"max_lead": max_lead, "min_rows": 3, **options}
+    node, number = make_node(sequence, 1, **options), 0
+    for sent in chunks:
+        if sent == RESTARTED:
+            state, node, number = node.state(), make_node(sequence, 1, **options), 0
+            node.restore(state)
+            continue
+        writer, first, indices = sent
         chunk = packed(node, [rows[index] for index in indices])
         sent = chunk.copy()
         while not node.add(writer, first, [0], chunk, 0.0):
@@ -259,7 +272,7 @@ def test_unused_draws_count_as_not_made(changes, again):
         pass
     assert len({draw.newest for draw, _ in node._unused}) == 1 + ("pace" in changes)
     state = node.state()
-    assert_equal(state, with_counters(local))
+    assert_equal(state, with_counters(local, state))
     if again == "a state":
         node = make_node(sequence, seed=5, **changes)
         node.restore(state)
@@ -382,7 +395,8 @@ def test_a_restored_node_cuts_the_running_episodes(crosses):
         if number == 6:
             local.cut()
         local.add(as_first(row) if number == 6 else row)
-    assert_equal(node.state(), with_counters(local))
+    state = node.state()
+    assert_equal(state, with_counters(local, state))
 
 
 def test_a_buffer_of_another_size_is_refused():
