@@ -52,6 +52,11 @@ _LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)]*)?\)")
 # Alone in a cell: a name, or the text of a link.
 _NAME = re.compile(r'(?<=<code>)[\w.]+(?=</code></t[dh]>)|(?<=">)[^<>\s]+(?=</a></td>)')
 _INLINE_CODE = re.compile(r"<code>[^<>]*</code>")
+# What latex2mathml makes of `\log` and `\sim`, and the operators with the spaces of LaTeX.
+_OPERATORS = {
+    "<mi>log</mi>": '<mo lspace="0.17em" rspace="0.17em">log</mo>',
+    "<mi>&#x0007E;</mi>": "<mo>&#x0223C;</mo>",
+}
 _MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -280,4 +285,6 @@ def _mathml(match: re.Match[str]) -> str:
     """An equation; one with a line of its own may be wider than a phone, and is scrolled then."""
     display = "block" if match[2] == "[" else "inline"
     equation = to_mathml(html.unescape(match[3]).strip(), display=display)
+    for made, wanted in _OPERATORS.items():
+        equation = equation.replace(made, wanted)
     return f'<div class="equation">{equation}</div>' if display == "block" else equation
