@@ -245,7 +245,7 @@ class Progress:
 
     def __init__(self, steps: int, start: Counters, *, plain: bool = False, seeds: int = 1):
         """Prepares the display of `seeds` runs, which continue at `start`; `plain` has no bar."""
-        self.seeds, self._each = seeds, f" of each of {seeds} seeds" * (seeds > 1)
+        self.seeds, self._each = seeds, f" * {seeds} seeds" * (seeds > 1)
         self._steps, self._updates_before = steps, start.updates
         self._measured_from: tuple[float, int] | None = None
         self._last_line = time.perf_counter()

@@ -356,7 +356,7 @@ def test_bar_shows_everything_in_80_columns(terminal):
     assert "123456/500000 steps, 1234/s, ETA -, return -0.512 (exploring), 0.7 (greedy)" in line
     assert bar.has_bar
     line = Progress(100, Counters(), plain=True, seeds=16).show(Counters(steps=100), "", CLOCK)
-    assert line.startswith("100/100 steps of each of 16 seeds | 19750 steps/s (acting 90848 ")
+    assert line.startswith("100/100 steps * 16 seeds | 19750 steps/s (acting 90848 ")
 
 
 def test_a_notebook_has_one_line_with_a_bar(monkeypatch, capsys):
