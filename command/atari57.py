@@ -57,8 +57,7 @@ def compare(
             how = f"(95 %: {low} to {high}, stratified bootstrap over {entry.seeds} seeds)"
             notes.append(f"{entry.algorithm}: IQM {mean} {how}; other statistics use mean scores.")
     if not compared.as_printed:
-        theirs = "each paper's are from its own table"
-        notes.append(f"Rank and Elo depend on the compared algorithms; {theirs}.")
+        notes.append("Rank and Elo depend on the algorithms compared; papers compare others.")
     console.print(grid)
     console.print("\n".join(notes), highlight=False, soft_wrap=True)
     return output

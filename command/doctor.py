@@ -87,5 +87,6 @@ def print_report(console: Console, checks: Sequence[Check]) -> int:
         table.add_row(check.name, mark, Text(check.detail))
     console.print(table)
     for mend, name in {check.mend: check.name for check in broken if check.mend}.items():
-        console.print(f"To fix {name}:  {mend}", markup=False, highlight=False, soft_wrap=True)
+        what = f"To {'fix' if name in _NEEDED else 'add the'} {name}:"
+        console.print(f"{what}  {mend}", markup=False, highlight=False, soft_wrap=True)
     return int(any(check.name in _NEEDED for check in broken))

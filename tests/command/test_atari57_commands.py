@@ -36,7 +36,7 @@ def test_a_users_scores_are_a_further_row(tmp_path, retrax):
     status, out, _ = retrax("atari57", "--scores", file, "--output", tmp_path / "chart.png")
     assert status == 0
     assert cells(out, "mine")[:3] == ["1.00", "1.00", "1.00"]  # no paper: mean, capped mean
-    assert "Rank and Elo depend on the compared algorithms" in out
+    assert "Rank and Elo depend on the algorithms compared" in out
     assert (tmp_path / "chart.png").stat().st_size > 10_000
     assert out.splitlines()[-1].endswith("chart.png")
 
