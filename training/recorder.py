@@ -234,7 +234,7 @@ def describe(
     return [
         f"{config.agent} on {config.environment}, preset {config.preset}, {config.steps} steps, "
         f"seed {config.seed}, {config.num_envs} environments, in {directory}",
-        f"Replay: {rows} rows take {nbytes / 1e9:.3g} GB when it is full; {learns}. "
+        f"Replay: {rows} rows take {nbytes / 1e6:,.1f} MB when it is full; {learns}. "
         "The first steps and the first updates wait for compilation.",
         config.entry.describe_preset(config.environment, spec),
     ]

@@ -54,7 +54,7 @@ def test_a_finished_run(finished):
     assert "with 3 discrete actions: the default preset of noisy for them is default." in text
     assert "steps/s, learning" in text
     assert re.search(r"Finished at 240 steps and \d+ updates, on average [\d.]+ steps/s and", text)
-    assert "Compilation comes before" in text
+    assert "wait for compilation" in text
 
 
 def test_an_agents_advice_is_logged_once(tiny, retrax, tmp_path, monkeypatch):
