@@ -144,7 +144,5 @@ def test_another_mujoco_is_named(monkeypatch):
         raise AttributeError("'MjModel' object has no attribute 'flex_vertedge'")
 
     monkeypatch.setattr(suite, "load", load)
-    with pytest.raises(
-        ValueError, match=r"cannot be made with MuJoCo \d.* \(dm_control needs one b"
-    ):
+    with pytest.raises(ValueError, match=r"cannot be made with MuJoCo \d.* \(dm_control needs MuJ"):
         make("dm_control:cartpole/swingup")

@@ -159,7 +159,7 @@ def test_observations_that_are_not_finite_name_environment_and_step(value, step)
 @pytest.mark.parametrize(("argument", "what"), [("space", "observation"), ("actions", "action")])
 def test_environments_that_differ_or_are_one_are_refused(kind, name, space_of, argument, what):
     made = iter([kind(**{argument: space_of(size)}) for size in (1, 2)])
-    with pytest.raises(ValueError, match=rf"{what}_{name} of environment 1 is .*that of environm"):
+    with pytest.raises(ValueError, match=rf"{what}_{name} of environment 1 is .*but of environm"):
         make(lambda: next(made), num_envs=2)
     same = kind()
     with pytest.raises(ValueError, match="two calls returned the same one"):
