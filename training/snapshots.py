@@ -158,8 +158,8 @@ def _checked(name: str, array: np.ndarray, like: Any) -> Any:
 
 
 def _compression(array: np.ndarray) -> int:
-    sample = array.flat[:_SAMPLE].tobytes() if array.size > _SAMPLE else b""
-    pays = len(sample) > _RATIO * len(zlib.compress(sample, 1))
+    sample = array.flat[:_SAMPLE].tobytes()
+    pays = array.size > _SAMPLE and len(sample) > _RATIO * len(zlib.compress(sample, 1))
     return zipfile.ZIP_DEFLATED if pays else zipfile.ZIP_STORED
 
 

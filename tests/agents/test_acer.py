@@ -39,6 +39,8 @@ from retrax.agents.acer import make_agent
 from retrax.agents.acer.policies import gaussian
 from retrax.datatypes import SequenceSpec
 
+pytestmark = pytest.mark.once
+
 DISCRETE, CONTINUOUS = SPECS["discrete"], SPECS["continuous"]
 WEIGHTS = np.array([0.5, 2.0, 1.3], np.float32)
 STD = 0.4
@@ -137,7 +139,6 @@ def test_the_configs_orthogonal_gain_is_that_of_the_network():
     np.testing.assert_allclose(hidden.T @ hidden, 9 * np.eye(4), atol=1e-4)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("shared", [True, False])
 def test_e_4_q_has_a_network_of_its_own(shared):
     """No parameter of Q moves the policy or V, and none of theirs moves Q."""

@@ -26,6 +26,8 @@ from retrax.agents import agent57
 from retrax.agents.agent57 import bandit, families, make_agent, novelty
 from retrax.networks import R2D2Inputs
 
+pytestmark = pytest.mark.once
+
 N, SPEC = TINY["agent57"]["num_arms"], SPECS["discrete"]
 NETWORKS = tiny_agent57_networks()  # those of `tiny_agent`
 FIRST_STEP = timestep(StepType.FIRST)
@@ -59,7 +61,6 @@ def actor(**changes):
     return config, agent, agent.init(jax.random.key(0))
 
 
-@pytest.mark.once
 def test_scripted_episodes_reach_the_rows_without_an_offset():
     """Row t has what arrived with x_t: r^i(x_t), a_{t-1}; and r^i is 0 on a first row."""
     config, agent, learner = actor(novelty_window=2)

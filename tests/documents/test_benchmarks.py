@@ -41,8 +41,6 @@ priority_tree.py --keys 1000 --seconds 0.001
     1000 keys; probabilities
 snapshots.py store flips memory --gigabytes 1e-4
     | ours | write |; | ours | read |; 100 of 100 flipped bits; 700 snapshots
-abuse.py flips --count 3
-    | 3 | 3 | 3 |
 abuse.py two_at_once --count 1
     | 0 and 2; | 1 |
 """.splitlines()

@@ -8,18 +8,6 @@ from document_blocks import ROOT, run_command
 OPTIONS = ["--steps", "400", "--agent.replay.min-rows", "100", "--agent.hidden-size", "8"]
 
 
-def test_the_command_trains_and_evaluates_it_from_its_directory(tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(ROOT / "examples")
-    run = str(tmp_path / "run")
-    start = ["retrax", "train", "rainbow:AGENT", "--environment", "catch"]
-    run_command([*start, "--run-directory", run, *OPTIONS], as_process=True)
-    capfd.readouterr()
-    run_command(["retrax", "evaluate", run, "--episodes", "8", "--json"])
-    assert json.loads(capfd.readouterr().out)["episodes"] == 8
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["agent"] == "rainbow:AGENT"
-
-
 @pytest.mark.distributed
 def test_it_trains_as_a_program_of_two_actors(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(ROOT / "examples")

@@ -58,6 +58,11 @@ MISSING = [
 @pytest.fixture
 def libraries(page, tmp_path, monkeypatch):
     """Makes stand-ins importable, and keeps trackers from the network."""
+    flag = "jax_disable_most_optimizations"
+    before = jax.config.read(flag)
+    if page == "README.md":  # whose runs are long: they are compiled as a reader's
+        jax.config.update(flag, False)
+        monkeypatch.setenv(flag.upper(), "0")
     here = [str(tmp_path)]
     for name in MISSING:
         if f"import {name.rpartition('.')[2]}\n" not in read(page):
@@ -71,6 +76,8 @@ def libraries(page, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*here, os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    yield
+    jax.config.update(flag, before)
 
 
 @pytest.mark.timeout(1800)  # many commands

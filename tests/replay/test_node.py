@@ -158,8 +158,7 @@ def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(chang
 
 # Chunks of rows as (writer, number of the first row, rows); what is added is given as positions
 # in the stream, and "cut" where an episode is ended: the row after it is stored as a first one.
-# RESTARTED: the node is another one, with the state of the first.
-RESTARTED = ()
+RESTARTED = ()  # the node is another one, with the state of the first
 FIRSTS = (0, 6, 12)
 GAPS = {
     "in order": ([(7, 0, range(5)), (7, 5, range(5, 9))], [*range(9)]),
