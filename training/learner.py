@@ -351,8 +351,8 @@ class Learner:
     """Draws batches, updates, sets priorities and publishes parameters.
 
     While call k of updates runs, a host thread applies the priorities of call k-1 and draws batch
-    k+1, so priorities lag by one draw. On a CPU the call of an update returns when it is done, so
-    the overlap needs the thread.
+    k+1, so priorities lag by one draw. Without the thread, JAX 0.6 would overlap nothing on a CPU:
+    it waits for the update where the old state, whose buffers were donated, is released.
 
     Attributes:
       state: the agent's learner state. Its buffers are donated to the next update: copy it.
