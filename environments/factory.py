@@ -59,7 +59,7 @@ def make(
 
     * `known_environments()`: a task of our own, an Atari game, a task of the control suite, any id
       registered with Gymnasium, or an entry point of the group `retrax.environments`;
-    * `SUITE:NAME`: of bsuite, or of a suite in JAX: brax, craftax, gymnax, jumanji, pgx, xminigrid;
+    * `SUITE:NAME`: bsuite, envpool, and in JAX brax, craftax, gymnax, jumanji, pgx, xminigrid;
     * `my_module:MyEnvironment-v0`: imports `my_module`, then makes the Gymnasium id;
     * `my_module:NAME`, where NAME is a function or a class of that module.
 
