@@ -8,6 +8,7 @@ JAX reads these variables when it is imported, so they are set before any test m
 """
 
 import ctypes
+import gc
 import os
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ def pytest_configure(config):
     """Sets variables for this process, its workers and the processes that tests start."""
     if config.option.markexpr != "slow":
         os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    gc.set_threshold(100_000, 20, 50)  # a quarter of the time otherwise: traces are many objects
     # glibc keeps what each of its arenas once had: the compiler's many threads share two of them.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
 

@@ -25,13 +25,13 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
     assert as_pure(Ledge()).spec.masks_actions
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "where", "environment"),
     [
         ("acer", "process", "taxi"),
-        pytest.param("agent57", "process", "ledge", marks=pytest.mark.slow),
-        pytest.param("reactor", "device", "ledge", marks=pytest.mark.slow),
+        ("agent57", "process", "ledge"),
+        ("reactor", "device", "ledge"),
     ],
 )
 def test_no_agent_plays_an_illegal_action(agent, where, environment, tmp_path):

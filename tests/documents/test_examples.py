@@ -11,11 +11,9 @@ OPTIONS = ["--steps", "400", "--agent.replay.min-rows", "100", "--agent.hidden-s
 @pytest.mark.distributed
 def test_it_trains_as_a_program_of_two_actors(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(ROOT / "examples")
-    run, picture = str(tmp_path / "run"), tmp_path / "curves.png"
+    run = str(tmp_path / "run")
     start = ["retrax", "launch", "rainbow:AGENT", "--environment", "catch", "--num-actors", "2"]
     run_command([*start, "--plain", "--run-directory", run, *OPTIONS])
     capfd.readouterr()
     run_command(["retrax", "evaluate", run, "--episodes", "8", "--json"])
     assert json.loads(capfd.readouterr().out)["steps"] >= 400
-    run_command(["retrax", "plot", run, "--output", str(picture)])
-    assert picture.read_bytes().startswith(b"\x89PNG")
