@@ -10,10 +10,12 @@ HERE = Path(__file__).parent
 def tasks(row: dict[str, str]) -> dict[str, str]:
     """An agent on an environment, by its id."""
     id = row["environment"].strip("`")
-    found = [run for name in ("acer-game2048", "acer-craftax") for run in runs(HERE, name)]
+    names = ("acer-game2048", "acer-craftax", "d4pg-halfcheetah", "d4pg-hopper")
+    found = [run for name in names for run in runs(HERE, name)]
     found = [run for run in found if run.config["environment"] == id]
     seconds = [float(run.scores["seconds"]) for run in found]
     return {
+        "agent": found[0].config["agent"].upper(),
         "steps": f"{int(found[0].config['steps']):,}",
         "training": joined([training_return(run, 10) for run in found], row_format(id)),
         "evaluated": joined([run.score for run in found], row_format(id)),
@@ -23,4 +25,4 @@ def tasks(row: dict[str, str]) -> dict[str, str]:
 
 def row_format(id: str) -> str:
     """Digits of a return."""
-    return ",.0f" if "2048" in id else ".1f"
+    return ".1f" if "craftax" in id else ",.0f"

@@ -6,6 +6,7 @@ The first episode of each of 100 environments is played to its end.
 import sys
 
 import numpy as np
+from dm_env import specs
 
 from retrax.environments import make
 from retrax.evaluation import mean_and_interval
@@ -16,14 +17,18 @@ _EPISODES = 100
 def returns(id: str, seed: int) -> np.ndarray:
     """The return of each environment's first episode."""
     environments, generator = make(id, num_envs=_EPISODES, seed=seed), np.random.default_rng(seed)
-    spec = environments.spec
+    spec, acts = environments.spec, environments.spec.actions
     timestep, totals, over = environments.reset(), np.zeros(_EPISODES), np.zeros(_EPISODES, bool)
     while not over.all():
-        legal = np.ones((_EPISODES, spec.actions.num_values), bool)
-        if spec.masks_actions:  # a vector's last numbers
-            legal = timestep.observation[:, -spec.actions.num_values :] > 0.5
-            legal |= ~legal.any(axis=1, keepdims=True)  # an episode is over
-        actions = np.argmax(generator.random(legal.shape) * legal, axis=1).astype(np.int32)
+        if isinstance(acts, specs.DiscreteArray):
+            legal = np.ones((_EPISODES, acts.num_values), bool)
+            if spec.masks_actions:  # a vector's last numbers
+                legal = timestep.observation[:, -acts.num_values :] > 0.5
+                legal |= ~legal.any(axis=1, keepdims=True)  # an episode is over
+            actions = np.argmax(generator.random(legal.shape) * legal, axis=1).astype(np.int32)
+        else:
+            shape = (_EPISODES, *acts.shape)
+            actions = generator.uniform(acts.minimum, acts.maximum, shape).astype(np.float32)
         timestep = environments.step(actions)
         totals += np.where(over, 0.0, timestep.reward)
         over |= timestep.last()
