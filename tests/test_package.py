@@ -21,7 +21,7 @@ EXTRAS = PROJECT["project"]["optional-dependencies"]
 # What the pins are for.
 TARGET = {"python_version": "3.10", "python_full_version": "3.10.0", "sys_platform": "linux"}
 NEWER = {**TARGET, "python_version": "3.12", "python_full_version": "3.12.0"}
-APART = {"docs", "brax", "craftax", "gymnax", "jumanji", "xminigrid"}  # in no tested set
+APART = {"docs", "brax", "craftax", "envpool", "gymnax", "jumanji", "xminigrid"}  # in no tested set
 TESTED_SETS = {"requirements.txt": TARGET, "requirements-3.12.txt": NEWER}
 
 

@@ -69,28 +69,29 @@ def test_both_networks_remember_from_the_initial_state_and_within_an_episode(nam
         assert found[1].metrics["constrained"] > 0.2
 
 
-@pytest.mark.parametrize("mask", [[1, 0, 1], [0, 1, 0], [1, 1, 1], [0, 0, 0]])
 @pytest.mark.parametrize("name", BOTH)
-def test_exploration_follows_the_policy_of_legal_actions_and_records_it(name, mask):
+def test_exploration_follows_the_policy_of_legal_actions_and_records_it(name):
     """The agent's own network; a mask without a legal action, as on padding, counts as none."""
-    config, legal = small(name), np.array(mask) if any(mask) else np.ones(A)
-    epsilon, seen = getattr(config, "policy_epsilon", 0.0), np.float32([0.5, *mask])
+    config = small(name)
+    epsilon = getattr(config, "policy_epsilon", 0.0)
     free, agent = (
         jitted(PACKAGES[name].make_agent(x, config)) for x in (SPECS["discrete"], MASKED)
     )
     params = jax.tree.map(lambda x: 5 * x, agent.acting_params(agent.init(jax.random.key(4))))
-    softmax = legal * (decisions(free, params, 1, seen)[1].extras["mu"][0] - epsilon / A)
-    wanted = (1 - epsilon) * softmax / softmax.sum() + epsilon * legal / legal.sum()
-    actors, decision = decisions(agent, params, 4000, seen)
-    mu = np.asarray(decision.extras["mu"][0], np.float64)
-    np.testing.assert_allclose(mu, wanted, atol=1e-5)
-    counts = np.bincount(decision.action, minlength=A)
-    assert not (mu + counts)[legal == 0].any()
-    assert (np.abs(counts - 4000 * mu) <= 4 * np.sqrt(4000 * mu * (1 - mu) + 1e-9)).all()
-    keys = jax.random.key_data(decision.state.key)
-    assert (keys != jax.random.key_data(actors.key)).any(), "keys are never used twice"
-    start = agent.begin(jax.random.key(0), 0, 1)
-    assert agent.exploit(params, start, timestep(observation=seen)).action == mu.argmax()
+    for mask in ([1, 0, 1], [0, 1, 0], [1, 1, 1], [0, 0, 0]):
+        legal, seen = np.array(mask) if any(mask) else np.ones(A), np.float32([0.5, *mask])
+        softmax = legal * (decisions(free, params, 1, seen)[1].extras["mu"][0] - epsilon / A)
+        wanted = (1 - epsilon) * softmax / softmax.sum() + epsilon * legal / legal.sum()
+        actors, decision = decisions(agent, params, 4000, seen)
+        mu = np.asarray(decision.extras["mu"][0], np.float64)
+        np.testing.assert_allclose(mu, wanted, atol=1e-5)
+        counts = np.bincount(decision.action, minlength=A)
+        assert not (mu + counts)[legal == 0].any()
+        assert (np.abs(counts - 4000 * mu) <= 4 * np.sqrt(4000 * mu * (1 - mu) + 1e-9)).all()
+        keys = jax.random.key_data(decision.state.key)
+        assert (keys != jax.random.key_data(actors.key)).any(), "keys are never used twice"
+        start = agent.begin(jax.random.key(0), 0, 1)
+        assert agent.exploit(params, start, timestep(observation=seen)).action == mu.argmax()
 
 
 @pytest.mark.parametrize("function", ["explore", "exploit"])

@@ -352,19 +352,19 @@ def test_extras_that_the_entry_names():
 RESIDUAL = {"residual": True, "critic_sizes": (6, 6), "action_input": "concatenated"}
 OURS = [
     ("reactor", "small", MASKED, {"frame_stack": 3, "initial_state": "stored"}),
-    ("acer", "small", MASKED, {"frame_stack": 3, "exploit_average": True}),
-    ("acer", "paper_mujoco", DISCRETE, {"estimator": "tis", "trust_region": False}),
     ("acer", "small_continuous", CONTINUOUS, {"exploit_average": True, "memory_size": 4}),
     ("d4pg", "small", CONTINUOUS, {"frame_stack": 3, "normalize_observations": True}),
+    ("agent57", "small_r2d2", DISCRETE, {}),
+]
+SLOW = [
+    ("acer", "small", MASKED, {"frame_stack": 3, "exploit_average": True}),
+    ("acer", "paper_mujoco", DISCRETE, {"estimator": "tis", "trust_region": False}),
     ("d4pg", "paper", CONTINUOUS, {"critic": "scalar", **RESIDUAL, "weight_decay": 0.1}),
     ("d4pg", "paper", CONTINUOUS, {"critic": "mixture_of_gaussians"}),
     ("agent57", "small", DISCRETE, {"evaluation_average_decay": 0.75}),
-]
-SLOW = [
     ("reactor", "paper", DISCRETE, {"distributional": False, "policy_gradient": "tislr"}),
     ("acer", "paper_mujoco", CONTINUOUS, {"returns": "importance", "stochastic_dueling": False}),
     ("agent57", "small_ngu", MASKED, {"intrinsic_rewards": "stored"}),
-    ("agent57", "small_r2d2", DISCRETE, {}),
 ]
 
 

@@ -20,7 +20,7 @@ def test_without_recurrence_it_is_a_layer_with_an_empty_state():
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("num_steps", "num_inputs", "size"), [(1, 2, 3), (2, 1, 1), (5, 3, 4)])
+@pytest.mark.parametrize(("num_steps", "num_inputs", "size"), [(1, 2, 3), (5, 3, 4)])
 def test_is_haikus_lstm_with_the_same_initial_parameters_and_gradients(num_steps, num_inputs, size):
     rng = np.random.default_rng(num_steps)
     inputs = rng.normal(size=(8, num_steps, num_inputs)).astype(np.float32)
