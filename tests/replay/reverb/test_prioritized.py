@@ -142,6 +142,6 @@ def test_state_and_restore():
         with (
             server(sequence, uniform) as elsewhere,
             open_replay(elsewhere, sequence, uniform) as wrong,
-            pytest.raises(ValueError, match=r"have selector proportional, and .* uniform"),
+            pytest.raises(ValueError, match=r"have selector proportional, but .* uniform"),
         ):
             wrong.restore(state, {})
