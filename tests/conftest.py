@@ -57,6 +57,20 @@ def pytest_runtest_teardown():
         _kept = process.memory_info().rss
 
 
+# Files of tests that are marked `once`: numbers of agents and their networks, runs on devices.
+_ONCE = {
+    *("test_acer", "test_actor_critics", "test_agent57", "test_agent57_acting", "test_d4pg"),
+    *("test_reactor", "test_reward_scale", "test_normalization", "test_evaluation_average"),
+    *("test_benchmark", "test_check_agent", "test_devices", "test_learning", "test_on_device"),
+}
+
+
+def pytest_itemcollected(item):
+    """Marks the tests of these files."""
+    if item.path.stem in _ONCE:
+        item.add_marker("once")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Begins with the longest tests: one at the end would keep one core busy alone."""

@@ -39,8 +39,6 @@ from retrax.agents.acer import make_agent
 from retrax.agents.acer.policies import gaussian
 from retrax.datatypes import SequenceSpec
 
-pytestmark = pytest.mark.once
-
 DISCRETE, CONTINUOUS = SPECS["discrete"], SPECS["continuous"]
 WEIGHTS = np.array([0.5, 2.0, 1.3], np.float32)
 STD = 0.4
@@ -142,15 +140,13 @@ def test_the_configs_orthogonal_gain_is_that_of_the_network():
 @pytest.mark.parametrize("shared", [True, False])
 def test_e_4_q_has_a_network_of_its_own(shared):
     """No parameter of Q moves the policy or V, and none of theirs moves Q."""
-    changes = {"stochastic_dueling": False, "shared_network": shared, "vector_sizes": (32,)}
-    sizes = {"hidden_size": 32, "advantage_size": 32}
+    changes = {"stochastic_dueling": False, "shared_network": shared}
     rows = random_rows("continuous", 0, 2, 8)
     far = np.full_like(rows["mu"], 5.0)  # all ratios are 0, and so is the weight of V's loss
     samples = as_sample(rows), as_sample(rows | {"mu": far, "drawn": far})
 
     def gradients(sample, **more):
-        make = functools.partial(tiny_agent, "acer", "small_continuous", "continuous")
-        agent, _ = make(**changes, **sizes, **more)
+        agent, _ = tiny_agent("acer", "small_continuous", "continuous", **changes, **more)
         found, _ = agent.gradients(agent.init(jax.random.key(0)), sample)
         flat = jax.tree_util.tree_leaves_with_path(found)
         return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in flat}

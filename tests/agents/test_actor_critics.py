@@ -28,8 +28,6 @@ from linear_agents import (
 
 from retrax.networks import VectorTorso
 
-pytestmark = pytest.mark.once
-
 BOTH = ["acer", "reactor"]
 LENGTH = 6
 # Settings with which a network's memory is stored with the rows.

@@ -31,8 +31,6 @@ from retrax.agents.agent57 import families, make_agent
 from retrax.agents.agent57.agent import Gradients
 from retrax.datatypes import DEFAULT_LIMIT
 
-pytestmark = pytest.mark.once
-
 N, T = TINY["agent57"]["num_arms"], TINY["agent57"]["trace_length"]
 SPEC = SPECS["discrete"]
 

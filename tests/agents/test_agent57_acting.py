@@ -26,8 +26,6 @@ from retrax.agents import agent57
 from retrax.agents.agent57 import bandit, families, make_agent, novelty
 from retrax.networks import R2D2Inputs
 
-pytestmark = pytest.mark.once
-
 N, SPEC = TINY["agent57"]["num_arms"], SPECS["discrete"]
 NETWORKS = tiny_agent57_networks()  # those of `tiny_agent`
 FIRST_STEP = timestep(StepType.FIRST)

@@ -352,11 +352,11 @@ def test_extras_that_the_entry_names():
 RESIDUAL = {"residual": True, "critic_sizes": (6, 6), "action_input": "concatenated"}
 OURS = [
     ("reactor", "small", MASKED, {"frame_stack": 3, "initial_state": "stored"}),
-    ("acer", "small_continuous", CONTINUOUS, {"exploit_average": True, "memory_size": 4}),
-    ("d4pg", "small", CONTINUOUS, {"frame_stack": 3, "normalize_observations": True}),
     ("agent57", "small_r2d2", DISCRETE, {}),
 ]
 SLOW = [
+    ("acer", "small_continuous", CONTINUOUS, {"exploit_average": True, "memory_size": 4}),
+    ("d4pg", "small", CONTINUOUS, {"frame_stack": 3, "normalize_observations": True}),
     ("acer", "small", MASKED, {"frame_stack": 3, "exploit_average": True}),
     ("acer", "paper_mujoco", DISCRETE, {"estimator": "tis", "trust_region": False}),
     ("d4pg", "paper", CONTINUOUS, {"critic": "scalar", **RESIDUAL, "weight_decay": 0.1}),
@@ -379,7 +379,6 @@ def with_finite_metrics(agent):
     return agent._replace(gradients=gradients)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("name", "preset", "spec", "changes"),
     [*OURS, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],

@@ -20,8 +20,6 @@ from retrax.basics.libraries import distrax
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
 
-pytestmark = pytest.mark.once
-
 D, A = 4, 2
 LOW, HIGH = np.array([-1.0, 0.0], np.float32), np.array([1.0, 10.0], np.float32)
 SPEC = EnvironmentSpec(

@@ -81,7 +81,6 @@ def test_memory_without_recurrence_stays_at_chance(learn):
     assert abs(learn("memory", "--agent.recurrent False")) < 0.3
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "critic", ["categorical", pytest.param("mixture_of_gaussians", marks=pytest.mark.slow)]
 )
