@@ -1,6 +1,7 @@
 """Time to solve a task beside Stable Baselines 3 (PyTorch) and SBX (JAX), on the same machine.
 
-    python benchmarks/peers.py DIRECTORY --peer PYTHON [--tasks cart-pole ...] [--seeds 3]
+    python benchmarks/peers.py DIRECTORY --peer PYTHON [--tasks cart-pole ...]
+        [--sides acer sb3-ppo ...] [--seeds 3]
 
 PYTHON is the interpreter of an environment of its own, with the peers:
 `pip install stable-baselines3 sbx-rl gymnasium[mujoco]`. Runs take turns, task by task and seed by
@@ -183,7 +184,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def run_missing(directory, python, tasks, seeds):
+def run_missing(directory, python, tasks, sides, seeds):
     """Runs what has no row yet, and adds its row when it has ended."""
     path = directory / "peers.csv"
     rows = read(path)
@@ -194,7 +195,7 @@ def run_missing(directory, python, tasks, seeds):
         task = TASKS[name]
         for seed in range(seeds):
             for side in (*task.agents, *task.peers):
-                if (name, side, str(seed)) in done:
+                if side not in sides or (name, side, str(seed)) in done:
                     continue
                 if side in task.agents:
                     curve, evaluated = ours(
@@ -256,10 +257,12 @@ def main(arguments=None):
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("--peer", required=True, metavar="PYTHON", help="a Python with the peers")
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
+    every = dict.fromkeys(side for task in TASKS.values() for side in (*task.agents, *task.peers))
+    parser.add_argument("--sides", nargs="*", choices=every, default=list(every))
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args(arguments)
     options.directory.mkdir(parents=True, exist_ok=True)
-    run_missing(options.directory, options.peer, options.tasks, options.seeds)
+    run_missing(options.directory, options.peer, options.tasks, options.sides, options.seeds)
     for line in summary(read(options.directory / "peers.csv")):
         print(line)
 

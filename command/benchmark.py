@@ -21,7 +21,7 @@ from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
 from ..evaluation.report import CURVES, SCORES, SUITE
 from ..evaluation.statistics import normalised
-from ..evaluation.suites import BSUITE, Suite, Task, find_suite, read_json
+from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
 from ..training.assembly import Start, checked_agent, spec_of
 from ..training.process import DirectoryLock
 from ..training.run_config import RunConfig, read_config
@@ -73,7 +73,7 @@ def benchmark(
     directory = directory or Path("runs") / f"benchmark-{suite}"
     directory = directory.absolute()  # environments may change the working directory
     run = f"{directory / 'runs'}/{agent.replace(':', '-')}"
-    able = list[tuple[Task, RunConfig]]()
+    cells = list[Cell]()
     for task in found.choose(tasks):
         config = RunConfig(
             agent=agent,
@@ -88,17 +88,16 @@ def benchmark(
                 spec = spec_of(config)
                 with own_code(config):
                     checked_agent(config.resolve(spec), spec)
-            able.append((task, config))
         except ValueError as error:
             refused = error
             tell(f"{task.name} is skipped: {error}")
-    if not able:
+            continue
+        for seed in range(seeds):
+            one, path = dataclasses.replace(config, seed=seed), Path(f"{run}-{task.name}-{seed}")
+            cells.append(Cell(one, path, episodes or task.episodes))
+    if not cells:
         raise ValueError(f"{agent} cannot act in any of the tasks: {refused}")
-    cells = []
-    for seed in range(seeds):  # a grid that is stopped early has all tasks with fewer seeds
-        for task, config in able:
-            config, path = dataclasses.replace(config, seed=seed), Path(f"{run}-{task.name}-{seed}")
-            cells.append(Cell(config, path, episodes or task.episodes))
+    cells.sort(key=lambda cell: cell.config.seed)  # one stopped early has all tasks, fewer seeds
     with DirectoryLock(directory) as lock:
         path = directory / SUITE
         if path.is_file() and (other := read_json(path, "suite")) != suite:
@@ -123,9 +122,10 @@ def benchmark(
         }
         write_json(directory / SUITE, about)  # for the report
         end, is_stopped = run_shown(cells, jobs=jobs, directory=directory, plain=plain)
-        write_tables(directory, found)
+        runs = complete_runs(directory)
+        write_tables(directory, found, runs)
         if suite == BSUITE:
-            write_bsuite(directory)
+            write_bsuite(directory, runs)
     if is_stopped:
         tell("Stopped by you. The same command continues.")
     done = f"{end.complete} of {len(end.states)} runs are complete"
@@ -139,11 +139,11 @@ def complete_runs(directory: Path) -> list[tuple[Path, RunConfig]]:
     return [(path.parent, read_config(path.parent)) for path in found]
 
 
-def write_tables(directory: Path, suite: Suite) -> None:
+def write_tables(directory: Path, suite: Suite, runs: Iterable[tuple[Path, RunConfig]]) -> None:
     """Writes scores.csv and curves.csv of the complete runs."""
     scores, curves = list[list[Any]](), list[list[Any]]()
     tasks = {task.environment: task for task in suite.all_tasks}
-    for run, config in complete_runs(directory):
+    for run, config in runs:
         metrics, task = read_metrics(run), tasks[config.environment]
         found = read_json(run / EVALUATION, "episodes", "mean_return", "low", "high")
         updates, seconds = int(metrics["updates"][-1]), round(float(metrics["seconds"][-1]), 1)
@@ -157,10 +157,10 @@ def write_tables(directory: Path, suite: Suite) -> None:
     _write_table(directory / CURVES, "agent task seed steps episode_return", curves)
 
 
-def write_bsuite(directory: Path) -> None:
+def write_bsuite(directory: Path, runs: Iterable[tuple[Path, RunConfig]]) -> None:
     """Writes bsuite.csv of the complete runs: a row for each agent, seed, experiment and tag."""
     records: dict[tuple[str, int], dict[str, Any]] = {}
-    for run, config in complete_runs(directory):
+    for run, config in runs:
         states = Start.at(Snapshots(run)).environment_states
         if states:  # recorded up to the newest snapshot
             of_seed = records.setdefault((config.agent, config.seed), {})

@@ -292,7 +292,7 @@ def _run(
 
         try:
             snapshots.remove_newer(loop.counters.steps)
-            with recorder:
+            with recorder.begin():
                 try:
                     while True:  # a stopped run is resumed in the middle of a round
                         at = loop.counters.steps

@@ -389,8 +389,7 @@ class Recorder(contextlib.ExitStack):
     """Receives what happens in a run, whatever executes it, and writes what its user sees of it.
 
     Rows go to metrics.csv, TensorBoard and the user's loggers, one of which may stop the run. What
-    they show to be wrong is a warning in the log `retrax`, once. In a `with` block, or from the
-    first row on, the loggers have begun and the progress is shown.
+    they show to be wrong is a warning in the log `retrax`, once.
     """
 
     def __init__(
@@ -427,7 +426,8 @@ class Recorder(contextlib.ExitStack):
         self._logger = MetricsLogger(config, directory, on_metrics, stop=stop)
         self._parts = [part for part in (self._logger, progress) if part]  # not entered
 
-    def __enter__(self) -> "Recorder":
+    def begin(self) -> "Recorder":
+        """Begins the loggers and shows the progress, in this thread; the first row does it else."""
         while self._parts:
             self.enter_context(self._parts.pop(0))
         return self
@@ -471,7 +471,7 @@ class Recorder(contextlib.ExitStack):
         returns: Sequence[float] = (),
     ) -> None:
         """Writes a row: `means`, `returns` and the rates of `clock` are since the row before."""
-        self.__enter__()
+        self.begin()
         clock = {**clock, "seconds": self.seconds}
         row = self._table.write(counters, {**means, **self.evaluation, **self.extra}, clock)
         self._logger.write(counters.steps, row)

@@ -244,7 +244,7 @@ def test_bsuites_scores_of_a_short_run(tmp_path):
     other = shutil.copytree(run, tmp_path / "runs" / "1") / "config.json"  # not evaluated yet
     other.write_text(other.read_text().replace('"seed": 0', '"seed": 1'))
     (run / "evaluation.json").write_text(json.dumps({"mean_return": 0.0}))
-    benchmark.write_bsuite(tmp_path)
+    benchmark.write_bsuite(tmp_path, benchmark.complete_runs(tmp_path))
     found = read_rows(tmp_path / bsuite.SCORES)
     assert [(row["agent"], row["seed"], row["kind"], row["name"]) for row in found] == [
         ("acer", "0", "experiment", "catch"),
