@@ -62,6 +62,11 @@ def integer_seeds(seed: int, num_envs: int) -> np.ndarray:
     return np.array(words, np.int64) >> 1
 
 
+def is_pool(vector: Any) -> bool:
+    """Whether a vector is a pool of EnvPool, which takes its seed where it is made."""
+    return hasattr(vector, "all_env_ids")
+
+
 def checked_actions(actions: np.ndarray, spec: ActionSpec, num_envs: int) -> np.ndarray:
     """Actions in the type of the spec; continuous ones may lie out of bounds."""
     actions = np.asarray(actions)

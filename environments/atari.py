@@ -205,9 +205,8 @@ def atari_spec(
     image = specs.BoundedArray((SIDE, SIDE, frame_stack), np.uint8, 0, 255, "observation")
     actions = specs.DiscreteArray(num_actions, np.int32, "action")
     note = f"Sticky actions: repeat_action_probability={sticky:g} (0.25 in Gymnasium's ALE ids)."
-    return EnvironmentSpec(
-        image, actions, max_episode_steps=-(-max_frames // FRAME_SKIP), note=note
-    )
+    limit = -(-max_frames // FRAME_SKIP)
+    return EnvironmentSpec(image, actions, max_episode_steps=limit, note=note)
 
 
 def check_arguments(game: str, frame_stack: int, max_noops: int, max_frames: int) -> None:

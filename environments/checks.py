@@ -9,7 +9,7 @@ import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
-from .arrival import legal_actions
+from .arrival import fits, legal_actions
 from .pure import PureVector, Running, compiled
 from .sequential import SequentialVector
 
@@ -27,7 +27,8 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     environment returns must also be in its space by the rules of these libraries
     (`Space.contains`, `Array.validate`), which know exact types and the bounds of floats. The log
     says if ten steps of a Gymnasium environment differ after two resets with one seed. One in JAX
-    must reset and step from the same keys alone as in a batch; the log says if `step` restarts.
+    must reset and step from the same keys alone as in a batch, and be compiled once; the log says
+    if `step` restarts.
 
     Args:
       environment: E of them. It is left at the start of an episode.
@@ -54,10 +55,9 @@ def _check(environment: Any, steps: int, seed: int) -> None:
     spec, generator = environment.spec, np.random.default_rng(seed)
     actions, seen = spec.actions, spec.observations
     wanted = np.int32 if isinstance(actions, specs.DiscreteArray) else np.float32
-    is_bounded = isinstance(actions, specs.BoundedArray) and all(
-        np.isfinite(bound).all() for bound in (actions.minimum, actions.maximum)
-    )
-    if not is_bounded or actions.dtype != wanted:
+    is_bounded = isinstance(actions, specs.BoundedArray)
+    is_finite = is_bounded and fits(actions.minimum) and fits(actions.maximum)
+    if not is_finite or actions.dtype != wanted:
         raise ValueError(
             "spec.actions must be an int32 DiscreteArray, or a float32 BoundedArray with finite "
             f"bounds, got {actions}."
@@ -67,22 +67,22 @@ def _check(environment: Any, steps: int, seed: int) -> None:
             "spec.observations must be float32, or uint8 [height, width, channels], got "
             f"{seen.dtype} {[*seen.shape]}."
         )
-    every = np.ones(environment.num_envs, bool)
+    alone: Any = isinstance(environment, PureVector) and compiled.__wrapped__(environment.pure)
     timestep = environment.reset()
-    _check_step(timestep, every, environment, 0)
-    for step in range(1, steps + 2):  # in the end, another reset
-        last, observation = timestep.step_type == LAST, timestep.observation.copy()
-        given = _random_actions(spec, timestep, generator) if step <= steps else None
-        before = environment.running if isinstance(environment, PureVector) else None
+    _check_step(timestep, np.True_, environment, 0)
+    for step in range(1, steps + 2):
+        observation, begins = timestep.observation.copy(), timestep.last() | (step > steps)
+        given = _random_actions(spec, timestep, generator) if step <= steps else None  # a reset
+        before = environment.running if alone else None
         following = environment.reset() if given is None else environment.step(given)
         if before is not None:
-            _check_alone(environment.pure, before, given, following, step)
+            _check_alone(before, given, following, step, *alone)
         if not np.array_equal(timestep.observation, observation):
             raise ValueError(
                 f"observation of step {step - 1} was overwritten by step {step}: return a new "
                 "array at each step."
             )
-        _check_step(following, every if given is None else last, environment, step)
+        _check_step(following, begins, environment, step)
         timestep = following
     if getattr(environment, "statistics", "none can be seeded again"):
         return
@@ -106,13 +106,14 @@ def _check(environment: Any, steps: int, seed: int) -> None:
 
 
 def _check_alone(
-    pure: Any, before: Running, actions: np.ndarray | None, together: TimeStep, step: int
+    before: Running, actions: Any, together: TimeStep, step: int, begin: Any, advance: Any
 ) -> None:
     """Compares environment 0 with one from the same key and state; no actions: a reset."""
-    begin, advance = compiled(pure)
     alone = jax.tree.map(lambda x: x[:1], before)
     keys = jax.random.wrap_key_data(alone.key)
     timestep = (begin(keys) if actions is None else advance(alone, actions[:1])).timestep
+    if advance._cache_size() > 1:
+        raise ValueError(f"step {step} is compiled again: states must keep structure and types.")
     for name, one, two in zip(TimeStep._fields, timestep, together, strict=True):
         if not np.allclose(one[0], two[0], rtol=1e-3, atol=1e-3):
             raise ValueError(
@@ -135,7 +136,7 @@ def _random_actions(
     return generator.uniform(actions.minimum, actions.maximum, shape).astype(np.float32)
 
 
-def _check_step(timestep: TimeStep, after_last: np.ndarray, environment: Any, step: int) -> None:
+def _check_step(timestep: TimeStep, after_last: Any, environment: Any, step: int) -> None:
     spec = environment.spec
     kinds = (specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
     for name, kind, value in zip(TimeStep._fields, kinds, timestep, strict=True):

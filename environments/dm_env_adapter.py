@@ -101,8 +101,7 @@ class ControlSuite(DmEnvVector):
         seeds, suite = integer_seeds(seed, num_envs), _suite()
         found = f"MuJoCo {importlib.metadata.version('mujoco')} (dm_control needs MuJoCo 3)"
         with one_sentence(f"{CONTROL_PREFIX}{domain}/{task} cannot be made with {found}"):
-            kwargs = [{"random": int(s), **limits} for s in seeds]
-            environments = [suite.load(domain, task, task_kwargs=each) for each in kwargs]
+            environments = [suite.load(domain, task, {"random": int(s), **limits}) for s in seeds]
         steps = math.ceil((time_limit or 0.0) / environments[0].control_timestep())
         super().__init__(environments, max_episode_steps=max(steps, DEFAULT_LIMIT))
         self.frames_per_second /= repeat
@@ -174,8 +173,7 @@ class BsuiteVector(DmEnvVector):
                 if "_rng" in vars(part):
                     part._rng.seed(int(number))
         self._records = [_Record() for _ in environments]
-        pairs = zip(environments, self._records, strict=True)
-        super().__init__([Logging(*pair) for pair in pairs])
+        super().__init__([*map(Logging, environments, self._records)])
 
     def state(self) -> dict[str, Any]:
         """See `Resumable`. With "records", one for each environment."""

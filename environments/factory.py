@@ -12,7 +12,7 @@ from dm_env import specs
 from ..basics.imports import import_from, registered, registered_names
 from ..basics.sentences import did_you_mean
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, VectorEnvironment
-from .arrival import integer_seeds
+from .arrival import integer_seeds, is_pool
 from .failures import RefusedError, closed_on_error, failure, one_sentence
 from .mujoco import choose_backend
 from .pure import PureEnvironment, PureVector
@@ -324,7 +324,7 @@ def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnviro
 
         if isinstance(made, gymnasium.vector.VectorEnv):
             # No seed + e: runs of neighbouring seeds would share episodes. Pools have theirs.
-            number = None if hasattr(made, "all_env_ids") else int(integer_seeds(seed, 1)[0])
+            number = None if is_pool(made) else int(integer_seeds(seed, 1)[0])
             adapter = from_gymnasium_vector(made, seed=number)
             return as_vector(adapter, name, num_envs=num_envs, seed=seed)
         if isinstance(made, gymnasium.Env | dm_env.Environment):

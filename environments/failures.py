@@ -17,9 +17,8 @@ _WHITE = 255
 _CLOSE_SECONDS = 10.0
 # From packages, and from Gymnasium's names of them, to our extras.
 _EXTRAS = {"pygame": "video", "MuJoCo": "mujoco", "dm_control": "mujoco", "mujoco": "mujoco"}
-_ALIKE: tuple[str, ...] = ("brax", "bsuite", "craftax", "envpool", "gymnax", "jumanji", "minatar")
-_ALIKE += ("pgx", "xminigrid")
-_EXTRAS |= {name: name for name in _ALIKE}
+_ALIKE = "brax bsuite craftax envpool gymnax jumanji minatar pgx xminigrid"
+_EXTRAS |= {name: name for name in _ALIKE.split()}
 
 
 class RefusedError(ValueError):

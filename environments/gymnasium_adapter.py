@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ..datatypes import DEFAULT_LIMIT
-from .arrival import MASK, integer_seeds
+from .arrival import MASK, integer_seeds, is_pool
 from .failures import RefusedError, close_quietly, closed_on_error, drawn, one_sentence
 from .mujoco import MujocoState, choose_backend, drawing
 from .plain_data import Attributes
@@ -231,7 +231,7 @@ def _check_vector(vector: Any, seed: int | None) -> None:
             "vector must be a gymnasium.vector.VectorEnv, as a pool of EnvPool 1.2 is, got a "
             f"{type(vector).__name__}."
         )
-    pool = hasattr(vector, "all_env_ids")
+    pool = is_pool(vector)
     if pool and seed is not None:
         raise ValueError("seed must be None for EnvPool: a pool takes its seed when made.")
     if pool and vector.is_async:

@@ -118,9 +118,7 @@ class PureVector:
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, ...]`."""
-        keys = self._keys
-        if self.running is not None:
-            keys = jax.random.wrap_key_data(self.running.key)
+        keys = self._keys if self.running is None else jax.random.wrap_key_data(self.running.key)
         self.running, self._num_steps = self._begin(keys), 0
         return self._timestep()
 
