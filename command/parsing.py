@@ -79,7 +79,8 @@ def parse_call(
         if not fields:
             is_many = get_origin(hint) in (Sequence, tuple)
             metavar = f"{name.upper().removesuffix('S')}..." if is_many else name.upper()
-            hint = Annotated[hint, tyro.conf.Positional, tyro.conf.arg(metavar=metavar)]
+            shown = tyro.conf.arg(metavar=metavar, help_behavior_hint="(required)")
+            hint = Annotated[hint, tyro.conf.Positional, shown]
         fields.append((name, hint))
     doc = inspect.getdoc(function) or ""
     # The help of an option begins with a capital letter.

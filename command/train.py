@@ -107,8 +107,7 @@ def parse_run(
         if HELP & {*words}:
             print(_USAGE.format(prog=prog, about=form.__doc__, agents=names), end="")
             raise SystemExit(0)
-        how = f"{prog} AGENT --environment ID"
-        raise ValueError(f"{prog} needs an agent first ({names}, or module:NAME): {how}")
+        raise ValueError(f"Name an agent ({names}, or module:NAME): {prog} AGENT --environment ID")
     entry, preset, spec = find_agent(agent), early.preset, None
     if early.environment:
         spec = make_spec(early.run())

@@ -44,7 +44,7 @@ class EngineOptions(ProgramOptions):
     the same way without a new snapshot."""
 
     listen_everywhere: bool = False
-    """Listen on all interfaces, without a network namespace: who connects can execute code."""
+    """Listen on all interfaces, without a network namespace: anyone who connects can run code."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -122,7 +122,7 @@ def test_defaults_preset_and_options_give_the_fields(parsed, tmp_path, words, st
     [
         ("nonsense", "Unknown command 'nonsense': allowed are train, launch, evaluate, "),
         ("evalute", "Unknown command 'evalute' (did you mean evaluate?)"),
-        ("train --agent x", "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)"),
+        ("train --agent x", "Name an agent (acer, agent57, d4pg, reactor, or module:NAME): retrax"),
         ("train reactr", "unknown agent 'reactr' (did you mean reactor?)"),
         ("train no_module:X", "module 'no_module' cannot be imported"),
         ("train reactor --environment cach", "'cach' (did you mean catch"),
