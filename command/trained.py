@@ -5,6 +5,7 @@ import dataclasses
 import json
 import logging
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -137,11 +138,9 @@ def evaluate(
         if statistics := getattr(environment, "statistics", ""):
             logging.getLogger("retrax").warning(statistics)
         trained = load_for(config, run, environment, snapshot)
-        on_frame = None
-        if video:
-            rate = getattr(environment, "frames_per_second", None)  # a user's: may be anything
-            rate = rate if isinstance(rate, int | float) and 0 < rate < math.inf else None
-            on_frame = stack.enter_context(VideoWriter(video, rate)).append
+        rate = getattr(environment, "frames_per_second", None)  # a user's: may be anything
+        rate = rate if isinstance(rate, int | float) and 0 < rate < math.inf else None
+        on_frame = stack.enter_context(VideoWriter(video, rate)).append if video else None
         made = config, trained.agent, environment
         evaluation = Evaluation(*made, seed=seed, episodes=episodes, on_frame=on_frame)
         return evaluation.run(trained.params, trained.actors, trained.steps)
@@ -159,7 +158,8 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     """Evaluates a run and prints the result."""
     given = parse_call(evaluate, arguments, prog="retrax evaluate", base=_Output)
     as_json = given.pop("json")
-    result = evaluate(**given)
+    with contextlib.redirect_stdout(sys.stderr):  # whatever environments print
+        result = evaluate(**given)
     if as_json:  # a few episodes have no interval, and JSON no NaN
         text = json.dumps(result._asdict())
         print(json.dumps(json.loads(text, parse_constant=lambda _: None)))

@@ -93,6 +93,7 @@ class Corridor(gymnasium.Env):
 
 
 gymnasium.register("MyEnv-v0", entry_point=Corridor, max_episode_steps=20)
+print("imported")
 '''
 
 
@@ -135,8 +136,7 @@ def test_train_evaluate_resume_plot(scratch, retrax, monkeypatch, tmp_path_facto
     gymnasium.registry.pop("MyEnv-v0", None)
     forget(scratch)
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    evaluated = json.loads(told("evaluate", run, "--episodes", 3, "--json"))
-    assert evaluated["steps"] == 300
+    assert json.loads(told("evaluate", run, "--episodes", 3, "--json"))["steps"] == 300
     next_ = f"Run in {run}. Next: retrax evaluate {run}; retrax plot {run}\n"
     assert told("train", "--resume", run, "--steps", 340) == next_
     assert told("plot", run, "--window", 2, "--output", "curves.png") == "curves.png\n"
