@@ -12,9 +12,7 @@ from ..training.loop import Actor
 from ..training.snapshots import pack_actor, unpack_actor
 from .config import ProgramConfig
 from .kinds import publisher_of
-from .node import CounterClient, Node, Peers
-
-_POLL_SECONDS = 0.1
+from .node import POLL_SECONDS, CounterClient, Node, Peers
 
 Loop = Callable[[Callable[[], None]], None]
 
@@ -74,7 +72,7 @@ class ActorNode(Node):
     def _take(self) -> None:
         """Waits until a step is granted, and counts it."""
         while self._stop.is_set() or not self._counter.is_granted(self._values):
-            if self._stop.wait(_POLL_SECONDS):
+            if self._stop.wait(POLL_SECONDS):
                 raise Stopped("Stopped while waiting for steps.")
         self._count(1)
 

@@ -49,7 +49,7 @@ class EvaluatorNode(Node):
             before_step=self._before_step,
         )
         self._version = -1
-        self._phase, self._steps = "", 0  # of the run, when the node last reported
+        self._steps = 0  # of the run, when the node last reported
         self._rested_at, self._until = self._clock.monotonic(), math.inf
         self._best = BestParameters(config.directory)
         if not config.continues:
@@ -71,8 +71,8 @@ class EvaluatorNode(Node):
         self._report(state="waiting")
         self._parameters.step()
         params, version = self._parameters.params, self._parameters.version
-        final = self._phase == "evaluating"
-        if self._phase == "finished" or (version == self._version and not final):
+        final = self._counter.phase == "evaluating"
+        if self._counter.phase == "finished" or (version == self._version and not final):
             return
         self._report(state="evaluating")
         steps, self._version = self._steps, version
@@ -94,10 +94,10 @@ class EvaluatorNode(Node):
         close_quietly(self._environment)
 
     def _report(self, **values: Any) -> None:
-        answer = self._counter.report(**values)
-        if answer["phase"] == "evaluating" and self._phase != "evaluating":
+        before, answer = self._counter.phase, self._counter.report(**values)
+        if before != "evaluating" and self._counter.phase == "evaluating":
             self._until = self._clock.process_time() + _FINAL_SECONDS
-        self._phase, self._steps = answer["phase"], answer["counters"]["steps"]
+        self._steps = answer["counters"]["steps"]
 
     def _before_step(self, _: TimeStep) -> None:
         self._rest()
@@ -110,7 +110,7 @@ class EvaluatorNode(Node):
         until = now + (now - self._rested_at) * (1 / _SHARE - 1)
         if until - now < _REPORT_SECONDS:  # until then, it works
             return
-        while self._phase not in ("evaluating", "finished") and now < until:
+        while self._counter.phase not in ("evaluating", "finished") and now < until:
             if self._stop.wait(min(_REPORT_SECONDS, until - now)):
                 break
             self._report()

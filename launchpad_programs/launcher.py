@@ -17,10 +17,9 @@ from ..training.recorder import shown_returns
 from ..training.snapshots import newest_snapshot
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .kinds import kind_of
-from .node import SAVE_SECONDS, Engine, EngineLost, RunningNode
+from .node import POLL_SECONDS, SAVE_SECONDS, Engine, EngineLost, RunningNode
 
 CALLER = "RETRAX_CALLER"  # the process of `retrax.launch`, without which the program ends
-_POLL_SECONDS = 0.1
 _STOP_SECONDS = 3.0  # for processes whose end writes nothing; then they are killed
 _LAST_SECONDS = 120.0  # for those that the others needed, which write a row and a status at most
 _ENDED_EARLY = "was killed by SIGTERM"
@@ -123,11 +122,11 @@ def supervise(
 
 def _wait(nodes: Sequence[RunningNode], finished: Callable[[], bool], stop: StopEvent) -> str:
     """How a node failed; "" if the run is finished or stopped."""
-    while not stop.wait(_POLL_SECONDS) and not finished():
+    while not stop.wait(POLL_SECONDS) and not finished():
         ended = [node for node in nodes if node.ended() and not node.revive()]
         if ended:
             # A terminal's signal goes to all processes: the nodes may end before it is seen here.
-            return "" if stop.wait(_POLL_SECONDS) else _failure(ended[0])
+            return "" if stop.wait(POLL_SECONDS) else _failure(ended[0])
     return ""
 
 
@@ -140,7 +139,7 @@ def _join(nodes: Sequence[RunningNode], seconds: float, clock: Clock) -> None:
     """Waits for nodes to end, and kills those that do not."""
     deadline = clock.monotonic() + seconds
     while any(not node.ended() for node in nodes) and clock.monotonic() < deadline:
-        clock.sleep(_POLL_SECONDS / 2)
+        clock.sleep(POLL_SECONDS / 2)
     for node in nodes:
         if not node.ended():
             node.kill()

@@ -15,11 +15,10 @@ from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.workers import STALENESS, GradientServer, LearningThread, Worker, WorkerFactory
 from .config import ProgramConfig
 from .kinds import program_columns, publisher_of
-from .node import CounterClient, Node, Peers
+from .node import POLL_SECONDS, CounterClient, Node, Peers
 
 _REPORT_SECONDS = 1.0
 _WAIT_SECONDS = 1.0  # for an update to be due
-_POLL_SECONDS = 0.1
 _BEHIND_SECONDS = 1e-3
 _ACTING = "acting and learning"
 
@@ -117,7 +116,7 @@ class LearnerNode(LearningNode):
         self.get = parameters.get  # which the other nodes call
         self._names = [*metric_names, *program_columns(config.run)]
         self._counters: dict[str, Any] = {}  # as the counter answered last
-        self._is_started, self._restarts = False, config.restarts
+        self._is_started = False
         if config.resumed_at is not None:
             self._snapshots.remove_newer(config.resumed_at)
             like, newest = jax.eval_shape(lambda: learner.state), self._snapshots.newest_whole()
@@ -172,7 +171,6 @@ class LearnerNode(LearningNode):
             "state": "learning" if updates else "waiting for rows",
             "updates": updates,
             "version": self._parameters.version,
-            "restarts": self._restarts,
             **learned,
         }
         if status is not None and status.learning_since is not None:
@@ -314,7 +312,7 @@ def _unless_stopped(work: Callable[[], None], stop: StopEvent, clock: Clock) -> 
         done.set()
 
     clock.thread(target=guarded, daemon=True).start()
-    while not done.wait(_POLL_SECONDS):
+    while not done.wait(POLL_SECONDS):
         if stop.is_set():
             raise Stopped("Stopped while compiling.")
     if errors:

@@ -21,7 +21,7 @@ SAVE_SECONDS = 3600.0
 _SILENT_SECONDS = 120.0  # without an answer of another node, or of one that is not there
 _ANSWER_SECONDS = 1.0  # between looks whether the program stops
 _PAUSE_SECONDS = 0.1  # before a node that is not there is called again
-_POLL_SECONDS = 0.1
+POLL_SECONDS = 0.1  # where nothing wakes a wait
 
 
 class Peers(NamedTuple):
@@ -76,7 +76,7 @@ class Node:
             self.start()
             while not self._stop.is_set():
                 if not self.step():
-                    self._stop.wait(_POLL_SECONDS)
+                    self._stop.wait(POLL_SECONDS)
         self.close()
 
 

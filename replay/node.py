@@ -41,8 +41,8 @@ class ReplayNode:
         self.local = local
         self._max_lead, self._restarts = max_lead, restarts
         self._packing = local.packing
-        self._writers: dict[int, int] = {}  # the newest, by the first of its environments
-        # By that environment and the writer: the next row; calls of earlier writers may be late.
+        # The next row, by a writer's first environment and the writer, in the order of their
+        # beginnings: calls of earlier writers may be late.
         self._next: dict[tuple[int, int], int] = {}
         self._joined: set[tuple[int, int]] = set()  # those whose next row continues what is stored
         self.changed = clock.condition()
@@ -176,7 +176,6 @@ class ReplayNode:
             self.local.cut()
             kept = state.get("writers", np.empty(0)).tolist()  # calls of theirs may arrive again
             self._next = {(first, writer): number for first, writer, number in kept}
-            self._writers = dict(self._next.keys())
             self._joined.clear()
             self._used, self._learned = self._number - 1, 0
             self._made.clear()
@@ -190,12 +189,12 @@ class ReplayNode:
     def _take_in(self, writer: int, number: int, envs: Sequence[int], rows: np.ndarray) -> bool:
         """Adds the rows of a chunk that are new; whether none had to wait."""
         key = envs[0], writer
-        if key in self._next and self._writers[envs[0]] != writer:
+        if key in self._next and key != next(x for x in reversed(self._next) if x[0] == envs[0]):
             return True
         if self._next.get(key, -1) < number:
             for environment in envs:
                 self.local.cut(environment)
-            self._next[key], self._writers[envs[0]] = number, writer
+            self._next[key] = number
             self._joined.discard(key)
         for row in rows[self._next[key] - number :]:
             packed = self._packing.split(row if key in self._joined else row.copy())

@@ -40,12 +40,12 @@ BUDGETS = {
     "networks": 1538,
     "agents": 4623,
     "environments": 3537,
-    "replay": 2940,
+    "replay": 2939,
     "training": 3663,
     "device": 816,
     "evaluation": 1830,
     "command": 2036,
-    "launchpad_programs": 3222,
+    "launchpad_programs": 3209,
     "tests": 28576,
 }
 BUDGETS["simulator"] = 450  # `engines/simulated.py`, which launchpad_programs does not count

@@ -52,7 +52,7 @@ class RayProgram:
     """What the nodes of a program share: it starts their processes."""
 
     def __init__(self, config: ProgramConfig, max_failures: int, ended: Callable[[], str]):
-        self.max_failures, self._config, self._ended = max_failures, config, ended
+        self.max_failures, self.config, self._ended = max_failures, config, ended
         self._restarts = dict[str, int]()
         self._home = ray.get_runtime_context().get_node_id()
         self._gpus = int(home_resources().get("GPU", 0) >= 1)  # for the learner
@@ -72,17 +72,14 @@ class RayProgram:
             sentence = f"The program was lost, since Ray has ended on this machine ({error})."
             raise EngineLost(sentence) from None
 
-    def newest_snapshot(self) -> int | None:
-        """Its steps."""
-        return newest_snapshot(self._config.directory)
-
     def start(self, spec: NodeSpec, restarts: int) -> tuple[Any, Any]:
         """A new process of a node: a handle of its `Host`, and its result."""
-        kind, config = spec.kind, self._config
+        kind, config = spec.kind, self.config
         if restarts:
             self._restarts[spec.name] = restarts
             write_json(config.directory / RESTARTS, self._restarts)
-            config = replace(config, restarts=restarts, resumed_at=self.newest_snapshot())
+            newest = newest_snapshot(config.directory)
+            config = replace(config, restarts=restarts, resumed_at=newest)
         # Callers wait in the threads of those that they call, for a second or so.
         threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
         groups = {"calls": threads if kind.is_called else 1}
@@ -119,11 +116,10 @@ class RayNode:
 
     def running(self) -> RunningNode:
         """It, as the launcher sees it."""
-        parts = self.ended, self.stop, self.kill, self.traceback, self.revive
+        parts = self._ended, self._stop, self._kill, self._first_traceback, self._revive
         return RunningNode(self._spec.name, *parts)
 
-    def ended(self) -> str:
-        """As `RunningNode.ended`."""
+    def _ended(self) -> str:
         if not self._how:
             with self._program.calls():
                 self._how, self._traceback = _ending(self._result)
@@ -131,26 +127,22 @@ class RayNode:
             return f"failed {self._failures} times in a row; the first time, it {self._first[0]}"
         return self._how
 
-    def stop(self) -> None:
-        """Sets its stop event."""
+    def _stop(self) -> None:
         with self._program.calls():
             self._host.stop.remote()
 
-    def kill(self) -> None:
-        """Ends its process."""
+    def _kill(self) -> None:
         with self._program.calls():
             ray.kill(self._host)
 
-    def traceback(self) -> str:
-        """The first of a row of failures."""
+    def _first_traceback(self) -> str:
         return self._first[1] or self._traceback
 
-    def revive(self) -> bool:
-        """Starts the node again, unless it failed too often; whether it did."""
+    def _revive(self) -> bool:
         kind, begins = self._spec.kind, ""
         is_stable = time.monotonic() - self._started > _STABLE_SECONDS
         if kind.publishes or kind.holds_rows:  # it may die of each save, after minutes
-            last, newest = self._last, self._program.newest_snapshot()
+            last, newest = self._last, newest_snapshot(self._program.config.directory)
             self._last = self._how.partition(":")[0], newest
             is_stable = is_stable and self._last != last
             begins = " from the beginning"
@@ -171,7 +163,7 @@ class RayNode:
         _log.warning(f"{self._spec.name} {how}{where}: restart {self._restarts}{begins}.")
         if self._traceback:
             _log.warning(self._traceback.rstrip(), extra={"file_only": True})
-        self.kill()
+        self._kill()
         with self._program.calls():
             self._begin()
         return True

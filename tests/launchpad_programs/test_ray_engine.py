@@ -49,14 +49,12 @@ class Program(RayProgram):
     def __init__(self, monkeypatch):
         self.max_failures, self.now, self.endings, self.newest = 2, 0.0, {}, 100
         self.started, self.killed, self.why_ray_ended = [], [], ""
-        self._ended = lambda: self.why_ray_ended
+        self._ended, self.config = lambda: self.why_ray_ended, types.SimpleNamespace(directory="")
+        monkeypatch.setattr(ray_engine, "newest_snapshot", lambda directory: self.newest)
         monkeypatch.setattr(ray_engine.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(ray_engine, "_ending", lambda n: self.endings.get(n, ("", "")))
         monkeypatch.setattr(ray_engine.ray, "kill", lambda host: self.killed.append(host.number))
         monkeypatch.setattr(ray_engine.ray, "get", lambda place, timeout: "a host")
-
-    def newest_snapshot(self):
-        return self.newest
 
     def start(self, spec, restarts):
         self.started.append((spec.name, restarts))
