@@ -1,5 +1,6 @@
 """The process of a run: its log, stop requests, and the lock of its directory."""
 
+import _thread
 import contextlib
 import contextvars
 import fcntl
@@ -107,6 +108,21 @@ class StopAtOnceError(KeyboardInterrupt):
     """A second signal."""
 
 
+class SignalEvent(threading.Event):
+    """An event for a signal's handler, which may interrupt `wait` where that holds the lock."""
+
+    _was_set = False
+
+    def is_set(self) -> bool:
+        """Whether it was set."""
+        return self._was_set
+
+    def set(self) -> None:
+        """Sets it; another thread, which may wait for the lock, wakes those that wait."""
+        self._was_set = True
+        _thread.start_new_thread(super().set, ())
+
+
 class EitherStop(threading.Event):
     """Is set with another event, which it does not set."""
 
@@ -126,7 +142,7 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
     Outside of the main thread, where Python handles no signals, the event is never set. If the
     program has not ended a second after the first signal, what it is `doing` is written to stderr.
     """
-    stop = threading.Event()
+    stop = SignalEvent()
 
     def request(number: int, frame: FrameType | None) -> None:
         if stop.is_set():

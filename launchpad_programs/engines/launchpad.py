@@ -32,7 +32,7 @@ from ...replay.interface import REAL, PeerLost, Replay, Writer
 from ...replay.reverb import Checkpoints, Layout, ReverbReplay, ReverbWriter, make_tables
 from ...replay.reverb.library import reverb
 from ...replay.selectors import has_tables
-from ...training.process import StopEvent
+from ...training.process import SignalEvent, StopEvent
 from ..config import ProgramConfig
 from ..kinds import NodeKind, NodeSpec, kinds_of, nodes_of, process_env
 from ..node import SAVE_SECONDS, Peers, RemotePeer, RunningNode, make_node, make_peers
@@ -170,7 +170,12 @@ def node_process(kind: NodeKind, launcher: int) -> Iterator[None]:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.nice(kind.nice)
     notice = int(SAVE_SECONDS) if kind.saves or kind.ends_last else _NOTICE_SECONDS
-    worker_manager.get_worker_manager()._termination_notice_secs = notice
+    manager = worker_manager.get_worker_manager()
+    manager._termination_notice_secs = notice
+    # Launchpad's own event would never be set if SIGTERM came where `wait` holds its lock.
+    before, manager._stop_event = manager._stop_event, SignalEvent()
+    if before.is_set():
+        manager._stop_event.set()
     try:
         yield
     except BaseException:

@@ -30,6 +30,8 @@ def live(label, directory, launcher):
         if label == "fails":
             raise ValueError("the node's own sentence")
         if label != "returns":
+            with lp.stop_event()._cond:  # as within `wait`, for a moment
+                signal.pause()
             lp.stop_event().wait()
             while label == "stuck":
                 time.sleep(0.1)

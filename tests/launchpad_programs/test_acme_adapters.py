@@ -33,8 +33,6 @@ pytestmark = pytest.mark.distributed
 
 
 class Recorder(Writer):
-    """A writer of one environment."""
-
     def write(self, rows, new_priority):
         assert len(self.rows) < 100, "the loop does not end"
         super().write(jax.tree.map(lambda x: x[0], rows), new_priority)

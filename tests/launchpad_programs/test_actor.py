@@ -32,8 +32,6 @@ AGENT = acting_agent(act, arm=jax.ShapeDtypeStruct((), np.float32))
 
 
 class Parts:
-    """A node and what it is made of."""
-
     def __init__(self, directory, grants=(), states=None, loop=None, **changes):
         self.counter, self.writer = Counter(grants), Writer()
         self.environments, self.inner = environments()

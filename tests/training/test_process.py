@@ -103,13 +103,16 @@ def test_runs_in_two_threads_have_logs_of_their_own(tmp_path, capsys):
     assert (ours(logger), logger.propagate) == ([], True)
 
 
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_sets_the_event_and_the_second_interrupts(number):
     before = signal.getsignal(number)
     with stop_on_signals() as stop:
         assert not stop.is_set()
-        os.kill(os.getpid(), number)
+        with stop._cond:  # as within `wait`, for a moment
+            os.kill(os.getpid(), number)
         assert stop.is_set()
+        assert stop.wait(60.0)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
