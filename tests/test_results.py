@@ -97,7 +97,7 @@ def test_normalised_scores_are_those_of_the_suite(path):
 
 
 def run_directory(folder, seed, *, steps, score):
-    """A run of two rows, as `retrax train` and `retrax evaluate` leave it, in part."""
+    """A run of three rows, as `retrax train` and `retrax evaluate` leave it, in part."""
     run = folder / "before" / f"acer-1-{seed}"
     run.mkdir(parents=True)
     config = {"agent": "acer", "preset": "small", "environment": "CartPole-v1", "seed": seed}
@@ -105,7 +105,7 @@ def run_directory(folder, seed, *, steps, score):
     (run / "config.json").write_text(json.dumps(config))
     (run / "metrics.csv").write_text(
         "steps,episodes,updates,episode_return,loss,seconds\n"
-        f"10,0,0,,1,0.5\n{steps},2,3,{score},1,1.25\n"
+        f"5,0,0,,1,0.2\n10,1,0,100,1,0.5\n{steps},4,3,{score},1,1.25\n"
     )
     evaluation = {"mean_return": score, "low": 1.0, "high": 2.0, "episodes": 5}
     (run / "evaluation.json").write_text(json.dumps(evaluation))
@@ -121,15 +121,15 @@ def test_runs_are_collected_and_those_of_the_same_name_replaced(tmp_path):
     (run_directory(first, 2, steps=20, score=1.0) / "evaluation.json").unlink()
     run_directory(second, 1, steps=30, score=475.0)
     collect(page, first, ("loss",))
-    collect(page, second)
+    collect(page, second, every=2)
     assert [run.seed for run in runs_of(page)["before/acer-1"]] == [0, 1, 2]
     found = runs(page, "before/acer-1")
     known = [(run.seed, run.score, run.config["steps"]) for run in found]
     assert known == [(0, 150.0, 20), (1, 475.0, 30)]
-    np.testing.assert_array_equal(found[1].curve["episode_return"], [np.nan, 475.0])
+    np.testing.assert_array_equal(found[1].curve["episode_return"], [np.nan, (100 + 3 * 475) / 4])
     columns = {"steps", "episodes", "updates", "episode_return", "seconds", "loss"}
     assert set(found[0].curve) == columns
-    assert list(found[0].curve["loss"]) == [1, 1]
+    assert list(found[0].curve["loss"]) == [1, 1, 1]
     assert found[0].config["search_path"] == "."
     assert "seed" not in found[0].config
     row = found[1].scores
