@@ -409,7 +409,7 @@ class Program(simulated.Program):
         killed = (done or stopped) and "was killed" in failure  # nothing is restarted any more
         may_fail = full or killed or not self._max_restarts
         self.check(not failure or may_fail, f"it failed: {failure}")
-        is_up = getattr(self.learner.node, "_is_started", False)  # not after a late kill
+        is_up = getattr(self.learner.node, "_saved_updates", -1) >= 0  # not after a late kill
         if done:
             steps = status["steps"]
             self.check(steps == STEPS, f"it finished at {steps} steps")
@@ -437,6 +437,10 @@ class Program(simulated.Program):
                 steps = process.node.worker.replay.status().steps
                 is_saved = process.how != "done" or not steps or saved == [steps]
                 self.check(is_saved, f"{name} ended at {steps} steps and has saved {saved}")
+                if done and process.how == self.learner.how == "done" and not self.is_late:
+                    seen, has = process.node.worker.updates.version, self.learner.node.learner
+                    lost = f"{name} has seen update {seen}, but {has.updates} are there at the end"
+                    self.check(seen <= has.updates, lost)
         if config.has_workers and done and not (self.restarts or config.continues):
             self.check_workers()
         self.check_snapshots()

@@ -14,8 +14,6 @@ from .config import ProgramConfig
 from .kinds import publisher_of
 from .node import POLL_SECONDS, CounterClient, Node, Peers
 
-Loop = Callable[[Callable[[], None]], None]
-
 
 class ActorNode(Node):
     """An actor that is stepped as often as the counter grants."""
@@ -29,7 +27,7 @@ class ActorNode(Node):
         parameters: ParameterClient,
         peers: Peers,
         *,
-        loop: Loop | None = None,
+        loop: Callable[[Callable[[], None]], None] | None = None,
     ):
         """Restores the actor's state where the run continues.
 
@@ -109,7 +107,7 @@ def make_actor(config: ProgramConfig, index: int, peers: Peers) -> ActorNode:
     parameters = parameters_of(config, agent, peers, update_period=run.actor_update_period or 1)
     writer = peers.writer(environment.spec, agent.sequence, run.environments_of(index))
     actor = Actor.of_run(run, agent, environment, index, writer, parameters)
-    loop: Loop | None = None
+    loop = None
     if (options := config.acme_options()) is not None:
         from .acme_adapters import run_loop  # takes a second
 

@@ -48,7 +48,7 @@ class LearningNode(Node):
         self._interval = SnapshotInterval(0, every=every, seconds=seconds, clock=self._clock)
         self._steps = 0  # which its snapshots count
         self._next_report = 0.0
-        self._saved_updates = -1  # in the newest snapshot
+        self._saved_updates = -1  # in the newest snapshot; -1 until the node has started
         self._last = self._clock.monotonic(), 0.0  # see `_learned`
 
     def start(self) -> None:
@@ -116,7 +116,6 @@ class LearnerNode(LearningNode):
         self.get = parameters.get  # which the other nodes call
         self._names = [*metric_names, *program_columns(config.run)]
         self._counters: dict[str, Any] = {}  # as the counter answered last
-        self._is_started = False
         if config.resumed_at is not None:
             self._snapshots.remove_newer(config.resumed_at)
             like, newest = jax.eval_shape(lambda: learner.state), self._snapshots.newest_whole()
@@ -132,7 +131,6 @@ class LearnerNode(LearningNode):
         self.learner.publish()
         self._counter.peer.call("open", self._counters, self._names)
         super().start()
-        self._is_started = True
 
     def step(self) -> bool:
         """An update, for which it waits; a report and a snapshot if they are due, or no more is."""
@@ -145,7 +143,7 @@ class LearnerNode(LearningNode):
 
     def close(self) -> None:
         """Reports and saves a last time, if it has started; closes its parts."""
-        if self._is_started:
+        if self._saved_updates >= 0:
             self._save_last()
             self.learner.close()
         if self._logger is not None:
@@ -217,7 +215,11 @@ class WorkerNode(LearningNode):
         """A step in each environment and the gradients that are due; whether it was granted."""
         self._report_and_save()
         if not self._counter.is_granted(self._values):
-            return False
+            if self._counter.phase != "evaluating":
+                return False
+            with self._no_updates():  # a server that was restarted may lack some
+                self.learner.publish()
+                return self.learner.step()
         if self._learning is None:
             self._loop.advance()
         else:  # acts, unless a call is due that the learner has not drawn yet
