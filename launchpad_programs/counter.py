@@ -133,12 +133,12 @@ class Counter(Node):
             if done and self._phase not in ("evaluating", "finished"):
                 self._phase, self._evaluating_since = "evaluating", now
             elif self._phase == "evaluating" and self._is_over(now):
-                self._phase = "finished"
+                self._phase, self._next_status = "finished", now
         # The last row waits for the last evaluation: `close` writes it.
         if self._recorder and self._recorder.next_row <= self._counters.steps < self._steps:
             self._write_row(self._recorder)
         with self._lock:
-            if now >= self._next_status or self._phase == "finished":
+            if now >= self._next_status:
                 self._write_status()
                 self._next_status = now + _STATUS_SECONDS
         return False

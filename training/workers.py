@@ -279,7 +279,8 @@ class RemoteUpdates(Updates):
 
     def metric_names(self, state: LearnerState, sample: Sample, count: int) -> list[str]:
         """See `Updates`."""
-        return metric_names(self._agent, state, update_shapes([sample], count)[0])
+        shape = update_shapes([sample], count)[0]
+        return metric_names(jax.eval_shape(self._agent.gradients, state, shape)[1])
 
     def compile(self, state: LearnerState, shapes: Sequence[Sample], count: int) -> None:
         """Compiles the gradients of single updates; sends nothing."""
@@ -319,9 +320,8 @@ class RemoteUpdates(Updates):
         return answer
 
 
-def metric_names(agent: Agent, state: LearnerState, sample: Sample) -> list[str]:
-    """Names of the metrics of a worker's updates, for one update's sample."""
-    _, update = jax.eval_shape(agent.gradients, state, sample)
+def metric_names(update: Update) -> list[str]:
+    """Names of the metrics of a worker's updates, from one update or its shapes."""
     return [*sorted(update.metrics), *REMOTE_METRICS]
 
 
@@ -367,11 +367,10 @@ class WorkerFactory:
         calls = sample_shapes(spec, agent.sequence, config.replay, num_envs=num_envs)
         shapes = update_shapes(calls, config.replay.updates_per_call)
         state = jax.eval_shape(agent.init, jax.random.key(0))
-        gradients, _ = jax.eval_shape(agent.gradients, state, shapes[0])
+        gradients, update = jax.eval_shape(agent.gradients, state, shapes[0])
         self.gradients = TreePacking("A worker's gradients", gradients)
         self._states = StatePacking(agent, shapes)
-        names = metric_names(agent, state, shapes[0])
-        self.metric_names = [*names, *LocalReplay.metric_names]
+        self.metric_names = [*metric_names(update), *LocalReplay.metric_names]
 
     def server(self, parameters: ParameterServer | None = None) -> GradientServer:
         """The parameter server, at the run's beginning."""

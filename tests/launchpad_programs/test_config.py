@@ -65,7 +65,6 @@ def saved_program(directory):
 
 
 def kept_replay(directory, steps):
-    """The state of a replay's node."""
     (directory / "replay").mkdir(exist_ok=True)
     snapshot = Snapshot((), {"rows": np.ones(2)}, {"steps": steps})
     Snapshots(directory / "replay").save(steps, snapshot)
