@@ -427,7 +427,7 @@ class Recorder(contextlib.ExitStack):
         self._parts = [part for part in (self._logger, progress) if part]  # not entered
 
     def begin(self) -> "Recorder":
-        """Begins the loggers and shows the progress, in this thread; the first row does it else."""
+        """Begins the loggers and shows the progress, in this thread, unless it was done."""
         while self._parts:
             self.enter_context(self._parts.pop(0))
         return self
