@@ -181,15 +181,14 @@ class Counter(Node):
         }
 
     def _begin(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
-        kept = dict(counters)
+        kept, self._columns = dict(counters), list(names)
         seconds = kept.pop("seconds", 0.0)
-        self._counters = Counters(**kept)
+        start = self._counters = Counters(**kept)
         # A program that ended before its first snapshot left metrics and starts from the beginning.
         resumed = kept or (self._directory / "metrics.csv").exists()
-        self._columns, start = list(names), self._counters
-        options: Any = {"stop": self._asked_to_stop, "start": start, "seconds": seconds}
+        options: Any = {"stop": self._asked_to_stop, "seconds": seconds, "clock": self._clock}
         options["resumed_at"] = min(start.steps, self._steps - 1) if resumed else None
-        self._recorder = Recorder(self._run, self._directory, names, **options)
+        self._recorder = Recorder(self._run, self._directory, names, start=start, **options)
 
     def _restore(self, status: Mapping[str, Any]) -> None:
         if status.get("phase", "starting") == "starting":

@@ -26,7 +26,7 @@ from ..agents.base import ActorState, Params
 from ..basics.files import replacing, writing
 from ..basics.sentences import reason
 from ..datatypes import EnvironmentSpec
-from ..replay.interface import RowStore
+from ..replay.interface import REAL, Clock, RowStore
 from .learner import Counters
 from .process import FILE_ONLY
 from .run_config import RunConfig, next_multiple, values_of
@@ -404,6 +404,7 @@ class Recorder(contextlib.ExitStack):
         seconds: float = 0.0,
         on_metrics: Callable[[int, dict[str, float]], Any] | None = None,
         progress: Progress | None = None,
+        clock: Clock = REAL,
     ):
         """Opens metrics.csv, see `MetricsTable`; `close` closes it.
 
@@ -412,7 +413,7 @@ class Recorder(contextlib.ExitStack):
         """
         super().__init__()
         self._config, self._progress = config, progress
-        self._started = time.perf_counter() - seconds
+        self._clock, self._started = clock, clock.monotonic() - seconds
         self._advise = config.entry.advice
         self._equal = EqualReturns(config.schedule[0], start=start.steps)
         self.evaluation: dict[str, float] = {}  # the newest, until a row has it
@@ -440,7 +441,7 @@ class Recorder(contextlib.ExitStack):
     @property
     def seconds(self) -> float:
         """Wall-clock time of the run, earlier parts included."""
-        return time.perf_counter() - self._started
+        return self._clock.monotonic() - self._started
 
     def evaluated(
         self,

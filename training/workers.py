@@ -61,13 +61,12 @@ class StatePacking:
             return agent.gradients(state, sample), agent.acting_params(state)
 
         state = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
-        count = len(jax.tree.leaves(state))
-        self._read = [False] * count
+        self._read = [False] * len(jax.tree.leaves(state))
         for sample in samples:
             jaxpr = jax.make_jaxpr(read)(state, sample).jaxpr
             used = [id(v) for equation in jaxpr.eqns for v in equation.invars]
             known = {*used, *map(id, jaxpr.outvars)}
-            pairs = zip(self._read, jaxpr.invars[:count], strict=True)
+            pairs = zip(self._read, jaxpr.invars[: len(self._read)], strict=True)
             self._read = [before or id(variable) in known for before, variable in pairs]
         self._packing = TreePacking("The server's arrays", jax.eval_shape(self._select, state))
 
