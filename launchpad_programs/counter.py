@@ -99,13 +99,11 @@ class Counter(Node):
         with self._lock:
             lease = self._leases.get(name, Lease())
             if (restarts, number) > lease[:2]:
-                if restarts > lease.restarts:
-                    lease = Lease(restarts)
                 self._note(name, dict(values))
+                steps = lease.steps if restarts == lease.restarts else 0
                 if taken is not None:
-                    rate = values.get("steps_per_second", 0.0)
-                    lease = lease._replace(steps=self._grant(name, taken, rate))
-                self._leases[name] = lease = lease._replace(number=number)
+                    steps = self._grant(name, taken, values.get("steps_per_second", 0.0))
+                self._leases[name] = lease = Lease(restarts, number, steps)
             return {
                 "phase": self._phase,
                 "counters": self._snapshot_counters(),

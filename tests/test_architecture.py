@@ -45,7 +45,7 @@ BUDGETS = {
     "device": 816,
     "evaluation": 1830,
     "command": 2036,
-    "launchpad_programs": 3214,
+    "launchpad_programs": 3211,
     "tests": 28575,
 }
 BUDGETS["simulator"] = 450  # `engines/simulated.py`, which launchpad_programs does not count
