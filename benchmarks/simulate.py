@@ -438,9 +438,10 @@ class Program(simulated.Program):
                 is_saved = process.how != "done" or not steps or saved == [steps]
                 self.check(is_saved, f"{name} ended at {steps} steps and has saved {saved}")
                 if done and process.how == self.learner.how == "done" and not self.is_late:
-                    seen, has = process.node.worker.updates.version, self.learner.node.learner
-                    lost = f"{name} has seen update {seen}, but {has.updates} are there at the end"
-                    self.check(seen <= has.updates, lost)
+                    worker, made = process.node.worker, self.learner.node.learner.updates
+                    seen, due = worker.updates.version, sum(worker.replay.schedule.calls)
+                    self.check(seen <= made, f"{name} has seen update {seen} of {made} at the end")
+                    self.check(not due, f"{name} has {due} calls of updates due at the end")
         if config.has_workers and done and not (self.restarts or config.continues):
             self.check_workers()
         self.check_snapshots()

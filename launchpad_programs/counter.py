@@ -72,11 +72,10 @@ class Counter(Node):
     def open(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
         """Lets the actors begin at the counters of a snapshot; `names` as in `Recorder`."""
         with self._lock:
-            if self._phase != "starting":
-                return
-            self._begin(counters, names)
-            self._phase = "collecting"
-            self._write_status()  # a restarted counter must know it
+            if self._phase == "starting":
+                self._begin(counters, names)
+                self._phase = "collecting"
+                self._write_status()  # a restarted counter must know it
 
     def report(
         self, name: str, call: Sequence[int], values: Mapping[str, Any], taken: int | None = None
@@ -225,10 +224,11 @@ class Counter(Node):
         return min(self._largest, max(_PORTION, int(rate * _PORTION_SECONDS)), left)
 
     def _is_over(self, now: float) -> bool:
-        """Whether the last evaluation was made, or waited for, and the last snapshot is there."""
+        """Whether all is done after the last step, or late, and the last snapshot is there."""
         nodes, is_late = self._nodes.items(), now - self._evaluating_since > _FINAL_SECONDS
         are_final = {kind_of(name).publishes for name, values in nodes if values.get("final")}
-        return True in are_final and (is_late or False in are_final)
+        are_due = any(values.get("due") for _, values in nodes)  # updates, at workers
+        return True in are_final and (is_late or (False in are_final and not are_due))
 
     def _snapshot_counters(self) -> dict[str, Any]:
         seconds = self._recorder.seconds if self._recorder else 0.0

@@ -112,7 +112,7 @@ class LearnerNode(LearningNode):
     ):
         """Restores a snapshot if the run is resumed. For `kept` see `Peers.replay`."""
         super().__init__(config, publisher_of(config.run), learner, peers, folder=config.directory)
-        self._parameters, self._replay, self._kept, self._logger = parameters, replay, kept, logger
+        self._replay, self._kept, self._logger = replay, kept, logger
         self.get = parameters.get  # which the other nodes call
         self._names = [*metric_names, *program_columns(config.run)]
         self._counters: dict[str, Any] = {}  # as the counter answered last
@@ -168,7 +168,6 @@ class LearnerNode(LearningNode):
         values = {
             "state": "learning" if updates else "waiting for rows",
             "updates": updates,
-            "version": self._parameters.version,
             **learned,
         }
         if status is not None and status.learning_since is not None:
@@ -214,12 +213,13 @@ class WorkerNode(LearningNode):
     def step(self) -> bool:
         """A step in each environment and the gradients that are due; whether it was granted."""
         self._report_and_save()
-        if not self._counter.is_granted(self._values):
-            if self._counter.phase != "evaluating":
-                return False
-            with self._no_updates():  # a server that was restarted may lack some
+        if self._counter.phase == "evaluating":  # a server that was restarted may lack updates
+            with self._no_updates():
                 self.learner.publish()
+                self._counter.is_granted(self._values)
                 return self.learner.step()
+        if not self._counter.is_granted(self._values):
+            return False
         if self._learning is None:
             self._loop.advance()
         else:  # acts, unless a call is due that the learner has not drawn yet
@@ -251,8 +251,8 @@ class WorkerNode(LearningNode):
         return contextlib.nullcontext() if self._learning is None else self._learning.paused()
 
     def _values(self) -> dict[str, Any]:
-        episodes = self._loop.take_episodes()
-        return {"state": _ACTING, "staleness": self._staleness, "episodes": episodes}
+        due, episodes = bool(self.worker.replay.schedule.due), self._loop.take_episodes()
+        return {"state": _ACTING, "staleness": self._staleness, "episodes": episodes, "due": due}
 
     def _report(self) -> None:
         status = self.worker.replay.status()
