@@ -42,7 +42,7 @@ def test_a_violation_is_shown_again_by_what_is_printed(monkeypatch):
         (10635, "3.94631 kill replay/0, 4.00024 stop learner/0"),  # those since the last report
         (2241, "1.1414 delay replay/0, 1.5505 host actor/0, 2.6546 slow evaluator/0"),  # late rows
         (4262, "1.21 slow learner/0, 1.41 full learner/0, 4.02 kill replay/0, 4.63 kill actor/0"),
-        (7, "1 slow worker/0, 1.1 slow worker/1, 71.75 kill parameter_server/0"),  # lost at the end
+        (7, "1 slow worker/0, 1.1 slow worker/1, 71.45 kill parameter_server/0"),  # lost at the end
         (114, "2.7442 delay replay/0"),  # from here on, mutations alone: it ends before the learner
         (63, "1.39 kill counter/0"),  # it dies early
         (271, "1.73 slow worker/1, 2.76 kill counter/0, 3.8 kill parameter_server/0"),
