@@ -221,8 +221,7 @@ class Start(NamedTuple):
     @property
     def environment_states(self) -> list[Any]:
         """States of each actor's environments; none where they cannot continue."""
-        actors = (self.running or {}).get("actors", [])
-        return [actor["environment"] for actor in actors]
+        return [actor["environment"] for actor in (self.running or {}).get("actors", [])]
 
     def restore(self, loop: Any) -> float:
         """Restores the snapshot, if there is one; returns the seconds that its run had taken."""

@@ -119,8 +119,10 @@ class SignalEvent(threading.Event):
 
     def set(self) -> None:
         """Sets it; another thread, which may wait for the lock, wakes those that wait."""
-        self._was_set = True
-        _thread.start_new_thread(super().set, ())
+        self._was_set, begun = True, threading.Event()
+        calls: tuple[Callable[[], object], ...] = (begun.set, super().set)
+        _thread.start_new_thread(lambda: [call() for call in calls], ())
+        begun.wait()  # until then Python 3.10 takes it for this thread, in which Acme raises
 
 
 class EitherStop(threading.Event):
