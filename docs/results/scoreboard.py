@@ -37,7 +37,7 @@ ABOUT = {  # actions and paper
 PAGES: dict[str, str] = {  # names of runs, as a pattern
     "classic": r".*",
     "control": r"(small|acer)-.*",
-    "minatar": r".*",
+    "minatar": r"(?!device-reactor).*",  # which has another selector than the preset
     "atari": r"acer-.*",
     "defaults": r".*",
     "reactor": r"catch|memory",

@@ -83,6 +83,12 @@ def one_task(row: dict[str, str]) -> dict[str, str]:
     }
 
 
+def pools(row: dict[str, str]) -> dict[str, str]:
+    """`small` on EnvPool and on dm_control: the evaluations of all seeds."""
+    sides = {"EnvPool": "envpool", "dm_control": "small"}
+    return {column: returns(side, row["task"]) for column, side in sides.items()}
+
+
 def trials(row: dict[str, str]) -> dict[str, str]:
     """Changes of `small` after 250,000 steps: the evaluation of each seed, then training."""
     found = {}

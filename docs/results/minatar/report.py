@@ -67,6 +67,12 @@ def reactor(row: dict[str, str]) -> dict[str, str]:
     return ours(row, "reactor", 300_000) | {"DQN, 1M": others(row, 1)["DQN, 1M"]}
 
 
+def reactor_device(row: dict[str, str]) -> dict[str, str]:
+    """Reactor on a device after 1M frames, one seed."""
+    found = ours(row, "device-reactor", 1_000_000)
+    return {name: found[name] for name in ("training", "evaluated")} | others(row, 1)
+
+
 def seaquest(row: dict[str, str]) -> dict[str, str]:
     """Beside DQN as we ran it: its episodes that ended in the last tenth of the frames."""
     frames, episodes = 300_000, read_rows(HERE / f"dqn-{task_of(row)}-0.csv")
