@@ -79,8 +79,7 @@ class PolicyModule(hk.Module):
         super().__init__(name=name)
         self._shape = actions.shape
         self._layers = _hidden_layers(sizes, layer_norm, residual)
-        # Near zero: initial actions are in the middle of the bounds, where tanh is steep. Our
-        # choice.
+        # Near zero (ours): initial actions are in the middle of the bounds, where tanh is steep.
         self._output = hk.Linear(
             int(np.prod(actions.shape)), w_init=hk.initializers.VarianceScaling(1e-4), name="output"
         )

@@ -54,15 +54,14 @@ class ReactorModule(hk.Module):
         head_size: int = 32,
         recurrent: bool = True,
         masked: bool = False,
+        w_init: hk.initializers.Initializer | None = None,
         name: str | None = None,
     ):
         super().__init__(name=name)
-        self._num_actions = num_actions
-        self._num_atoms = num_atoms
+        self._num_actions, self._num_atoms, self._head_size = num_actions, num_atoms, head_size
         self._policy_epsilon, self._masked = policy_epsilon, masked
-        self._head_size = head_size
         self._torso = torso()
-        self._shared = hk.Linear(shared_size, name="shared")
+        self._shared = hk.Linear(shared_size, w_init=w_init, name="shared")
         self._policy_memory = Memory(memory_size, recurrent, name="policy_memory")
         self._value_memory = Memory(memory_size, recurrent, name="value_memory")
 
@@ -95,8 +94,7 @@ class ReactorModule(hk.Module):
         """`[T, D] -> [T, A, N]`: value logits plus advantage logits."""
         value = self._head(features, self._num_atoms, "value")
         advantage = self._head(features, self._num_actions * self._num_atoms, "advantage")
-        shape = (*advantage.shape[:-1], self._num_actions, self._num_atoms)
-        return jnp.expand_dims(value, -2) + advantage.reshape(shape)
+        return value[..., None, :] + advantage.reshape(*value.shape[:-1], self._num_actions, -1)
 
     def _head(self, features: jax.Array, size: int, name: str) -> jax.Array:
         hidden = crelu(hk.Linear(self._head_size, name=f"{name}_hidden")(features))
@@ -108,6 +106,7 @@ def make_reactor_network(
     *,
     convolutions: Convolutions | None = REACTOR_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
+    orthogonal_gain: float | None = None,
     torso: MakeTorso | None = None,
     **sizes: Any,
 ) -> RecurrentNetwork:
@@ -117,11 +116,13 @@ def make_reactor_network(
       observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
       convolutions: (channels, kernel, stride) of each, for images; None: by size.
       vector_sizes: hidden layers before the shared one, for float observations.
+      orthogonal_gain: of convolutions and shared layer, see `make_acer_network`.
       torso: makes a torso in place of the default one.
       **sizes: other arguments of `ReactorModule`, whose defaults are the paper's.
 
     Raises:
       ValueError: an unsupported observation, or a torso with outputs of another shape or dtype.
     """
-    chosen = choose_torso(observation, convolutions, vector_sizes, own=torso)
-    return make_recurrent_network(lambda: ReactorModule(chosen, **sizes), observation)
+    init = None if orthogonal_gain is None else hk.initializers.Orthogonal(orthogonal_gain)
+    chosen = choose_torso(observation, convolutions, vector_sizes, w_init=init, own=torso)
+    return make_recurrent_network(lambda: ReactorModule(chosen, w_init=init, **sizes), observation)

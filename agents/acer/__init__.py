@@ -22,12 +22,8 @@ AGENT = AgentEntry(
     Config=Config,
     presets=PRESETS,
     default_preset=default_preset,
-    # Time steps after which the small presets have solved the task, and `atari_laptop` plays Pong
-    # (docs/results).
-    default_steps=steps_by_preset(
-        {"catch": 40_000, "CartPole-v1": 60_000, "Pendulum-v1": 100_000},
-        {"atari_laptop": 2_500_000},
-    ),
+    # Time steps after which the small presets have solved the task (docs/results).
+    default_steps=steps_by_preset({"catch": 40_000, "CartPole-v1": 60_000, "Pendulum-v1": 100_000}),
     evaluation_policy=lambda config: (
         "most probable action, or mean, of the "
         f"{'policy averaged over updates' if config.exploit_average else 'newest policy'}"

@@ -72,6 +72,7 @@ def make_agent(
         shared_size=config.shared_size,
         memory_size=config.memory_size,
         head_size=config.head_size,
+        orthogonal_gain=config.orthogonal_gain,
         recurrent=config.recurrent,
         torso=torso,
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from ...basics.validation import Range, Sizes, check_fields
 from ...datatypes import EnvironmentSpec, ReplayConfig
 from ...networks.torsos import REACTOR_CONVOLUTIONS
-from ..base import UNLIMITED, paper_or_small
+from ..base import UNLIMITED, is_large_image
 
 _REPLAY = ReplayConfig(selector="contextual")
 
@@ -111,6 +111,10 @@ class Config:
     head_size: Annotated[int, Range(1)] = 32
     """Hidden units of each head. Paper: 32 (appendix)."""
 
+    orthogonal_gain: Annotated[float | None, Range(0.0, above=True)] = None
+    """Gain of the orthogonal initial weights of convolutions and shared layer; None: Haiku's
+    default weights. Unspecified in the paper; our choice."""
+
     recurrent: bool = True
     """Whether to use LSTMs. False: layers without memory replace them (our ablation)."""
 
@@ -138,6 +142,22 @@ class Config:
         return cls(replay=replay)
 
     @classmethod
+    def atari_laptop(cls) -> "Config":
+        """`paper` with half the channels, half the steps of a sequence, and an update in 8 steps.
+
+        The other changes are for fewer updates (docs/results/atari). All are ours.
+        """
+        return cls(
+            entropy_cost=0.001,
+            learning_rate=2.5e-4,
+            target_update_period=100,
+            sequence_length=17,
+            replay=dataclasses.replace(_REPLAY, acting_steps_per_update=8.0),
+            convolutions=tuple((c // 2, k, stride) for c, k, stride in REACTOR_CONVOLUTIONS),
+            orthogonal_gain=1.41,  # about sqrt(2): features keep their size
+        )
+
+    @classmethod
     def small(cls, **changes: Any) -> "Config":
         """For tiny tasks and vector observations: minutes on two cores. All values are ours."""
         small = cls(
@@ -162,6 +182,7 @@ class Config:
 
 PRESETS: dict[str, Callable[[], Config]] = {
     "paper": Config,
+    "atari_laptop": Config.atari_laptop,
     "paper_workers": Config.paper_workers,
     "small": Config.small,
     # `small` becomes deterministic on catch too early with some seeds (docs/results/reactor).
@@ -170,7 +191,7 @@ PRESETS: dict[str, Callable[[], Config]] = {
 
 
 def default_preset(environment: str, spec: EnvironmentSpec) -> str:
-    """`paper` for large images; else `small`, or `small_short` for catch and memory."""
+    """`atari_laptop` for large images; else `small`, or `small_short` for catch and memory."""
     if environment in ("catch", "memory"):
         return "small_short"
-    return paper_or_small(environment, spec)
+    return "atari_laptop" if is_large_image(spec) else "small"

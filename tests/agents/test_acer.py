@@ -130,13 +130,6 @@ def test_metrics_tell_how_far_actions_are_from_the_policy():
     np.testing.assert_allclose([outputs.metrics[name] for name in names], wanted, rtol=1e-4)
 
 
-def test_the_configs_orthogonal_gain_is_that_of_the_network():
-    agent, _ = tiny_agent("acer", hidden_size=4, orthogonal_gain=3.0)
-    params = agent.init(jax.random.key(0)).params["network"]
-    (hidden,) = [layer["w"] for name, layer in params.items() if name.endswith("hidden")]
-    np.testing.assert_allclose(hidden.T @ hidden, 9 * np.eye(4), atol=1e-4)
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_e_4_q_has_a_network_of_its_own(shared):
     """No parameter of Q moves the policy or V, and none of theirs moves Q."""

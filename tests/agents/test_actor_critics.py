@@ -146,3 +146,18 @@ def test_a_torso_of_another_shape_is_refused_before_training(name):
     network = reactor_network(small("reactor"))
     with pytest.raises(ValueError, match="give one of the two"):
         make_agent(spec, config, network=network, torso=lambda: VectorTorso((8,)))
+
+
+@pytest.mark.parametrize(("name", "layer"), [("acer", "hidden"), ("reactor", "shared")])
+def test_an_orthogonal_gain_keeps_the_size_of_features(name, layer):
+    """Columns of the convolutions and of the layer behind them are orthogonal, of length 3."""
+    image = SPECS["discrete"]._replace(observations=specs.Array((20, 20, 1), np.uint8))
+    layers = {"convolutions": ((4, 4, 2), (8, 3, 1)), f"{layer}_size": 16}
+    agent = PACKAGES[name].make_agent(image, small(name, **layers, orthogonal_gain=3.0))
+    leaves, _ = jax.tree.flatten_with_path(agent.acting_params(agent.init(jax.random.key(0))))
+    found = [w for path, w in leaves if "torso" in str(path) or f"/{layer}'" in str(path)]
+    assert len(found) == 6
+    for weights in found:
+        columns = weights.reshape(-1, weights.shape[-1])
+        wanted = 9 * np.eye(columns.shape[1]) if weights.ndim > 1 else 0.0
+        np.testing.assert_allclose(columns.T @ columns, wanted, atol=1e-4)

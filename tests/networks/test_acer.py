@@ -54,20 +54,6 @@ def test_the_papers_network_for_images():
     assert shapes == [*convolutions, (512, 4), (512, 4), (7 * 7 * 64, 512)]
 
 
-def test_an_orthogonal_gain_keeps_the_size_of_features():
-    """Columns of the convolutions and of the hidden layer are orthogonal, of length sqrt(2)."""
-    image = specs.Array((20, 20, 1), np.uint8)
-    layers = {"convolutions": ((4, 4, 2), (8, 3, 1)), "hidden_size": 16}
-    network = make_acer_network(image, DISCRETE, **layers, orthogonal_gain=np.sqrt(2))
-    params = network.init(jax.random.key(0))
-    stream = [x for name, x in params.items() if "shared_stream" in name]
-    assert len(stream) == 3
-    for layer in stream:
-        columns = layer["w"].reshape(-1, layer["w"].shape[-1])
-        np.testing.assert_allclose(columns.T @ columns, 2 * np.eye(columns.shape[1]), atol=1e-5)
-        np.testing.assert_array_equal(layer["b"], 0)
-
-
 def test_layers_are_linear_with_relu():
     network = make(discrete=True)
     x, params = X, random_params(network, scale=0.5)
