@@ -103,7 +103,7 @@ UNIFORM = dataclasses.replace(SMALL().replay, selector="uniform")
     [
         ("catch", 20_000, reactor.PRESETS["small_short"]()),
         ("CartPole-v1 --agent.distributional False", 60_000, SMALL(distributional=False)),
-        ("ALE/Pong-v5", 50_000_000, PAPER()),
+        ("ALE/Pong-v5", 2_500_000, reactor.Config.atari_laptop()),
         ("catch --preset paper --steps 7 --agent.discount 0.5", 7, PAPER(discount=0.5)),
         ("Acrobot-v1 --steps 1e5 --agent.replay.selector uniform", 100_000, SMALL(replay=UNIFORM)),
     ],
