@@ -236,11 +236,7 @@ class Config:
                 "Config.discount_high, discount_middle, discount_low must not increase, got "
                 f"{self.discount_high}, {self.discount_middle}, {self.discount_low}."
             )
-        if self.replay.capacity < self.sequence_length:
-            raise ValueError(
-                f"ReplayConfig.capacity must hold one sequence of {self.sequence_length} rows, got "
-                f"{self.replay.capacity}."
-            )
+        check_field(self.replay, "capacity", Range(self.sequence_length))
 
     @property
     def sequence_length(self) -> int:

@@ -137,10 +137,7 @@ class Config:
     def __post_init__(self) -> None:
         check_fields(self)
         check_field(self, "sigma_max", Range(self.sigma_min))
-        if self.vmin >= self.vmax:
-            raise ValueError(
-                f"Config.vmin must be less than vmax, got vmin {self.vmin}, vmax {self.vmax}."
-            )
+        check_field(self, "vmax", Range(self.vmin, above=True))
         differ = len(set(self.policy_sizes)) + len(set(self.critic_sizes)) > 2
         if self.residual and (differ or self.action_input != "concatenated"):
             raise ValueError(

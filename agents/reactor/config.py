@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from ...basics.validation import Range, Sizes, check_fields
+from ...basics.validation import Range, Sizes, check_field, check_fields
 from ...datatypes import EnvironmentSpec, ReplayConfig
 from ...networks.torsos import REACTOR_CONVOLUTIONS
 from ..base import UNLIMITED, is_large_image
@@ -120,15 +120,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.vmin >= self.vmax:
-            raise ValueError(
-                f"Config.vmin must be less than vmax, got vmin {self.vmin}, vmax {self.vmax}."
-            )
-        if self.replay.capacity < self.sequence_length:
-            raise ValueError(
-                f"ReplayConfig.capacity must hold one sequence of {self.sequence_length} rows, got "
-                f"{self.replay.capacity}."
-            )
+        check_field(self, "vmax", Range(self.vmin, above=True))
+        check_field(self.replay, "capacity", Range(self.sequence_length))
 
     @classmethod
     def paper_workers(cls) -> "Config":

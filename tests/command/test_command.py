@@ -159,7 +159,7 @@ def test_defaults_preset_and_options_give_the_fields(parsed, tmp_path, words, st
         ("benchmark bsuite acer --num-envs 2", "--num-envs must be 1 in bsuite, which scores"),
         ("train reactor", "Missing from retrax train reactor: --environment STR catch, a Gymnasiu"),
         ("train acer --environment=", "An argument is empty: '--environment='."),
-        (f"{CATCH} --agent.sequence-length 200000", "ReplayConfig.capacity must hold one sequence"),
+        (f"{CATCH} --agent.sequence-length 200000", "ReplayConfig.capacity must be an integer >= "),
         ("train --resume", "Missing value for argument '--resume'"),
         ("evaluate", "Missing from retrax evaluate: RUN The run directory"),
         ("atari57 --algorithms raibow", "did you mean rainbow?"),
