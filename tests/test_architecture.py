@@ -36,17 +36,17 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 BUDGETS = {
     "root": 352,
     "basics": 480,
-    "losses": 1327,
+    "losses": 1325,
     "networks": 1538,
-    "agents": 4623,
+    "agents": 4609,
     "environments": 3537,
     "replay": 2939,
     "training": 3663,
-    "device": 816,
-    "evaluation": 1830,
+    "device": 813,
+    "evaluation": 1826,
     "command": 2036,
     "launchpad_programs": 3211,
-    "tests": 28575,
+    "tests": 28569,
 }
 BUDGETS["simulator"] = 450  # `engines/simulated.py`, which launchpad_programs does not count
 # At the root: what users import, above everything.

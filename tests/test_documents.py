@@ -103,7 +103,7 @@ def test_rows_of_presets_by_hand():
     for start in (
         "| field | `paper` | `atari_laptop` | `paper_workers` | `small` | `small_short` | meaning,",
         "| `discount` | 0.99 | 0.99 | 0.99 | 0.99 | 0.99 | Discount factor gamma. Unspecified in",
-        "| `learning_rate` | 5e-5 | 0.00025 | 5e-5 | 0.001 | 0.001 | Adam's learning rate.",
+        "| `learning_rate` | 5e-5 | 0.0005 | 5e-5 | 0.001 | 0.001 | Adam's learning rate.",
         "| `replay.batch_size` | 4 | 4 | 4 | 16 | 16 |",
     ):
         assert any(line.startswith(start) for line in lines), start

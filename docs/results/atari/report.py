@@ -29,6 +29,15 @@ TRIED = {
     "RMSProp": "tried_rmsprop",
 }
 
+REACTOR = {
+    "none": "reactor_none",
+    "orthogonal weights": "reactor_orthogonal",
+    "a LayerNorm after the torso": "reactor_layer_norm",
+    "learning rate 2.5e-4": "reactor_faster",
+    "target copied every 100 updates": "reactor_target",
+    "entropy weight 0.001 (atari_laptop)": "reactor_laptop",
+}
+
 EARLY = {
     ("ACER", "Pong", "atari"): "early_acer_atari-pong",
     ("ACER", "Freeway", "atari_laptop"): "early_acer-freeway",
@@ -79,6 +88,19 @@ def tried(row: dict[str, str]) -> dict[str, str]:
         "95,000 to 120,000": mean_before(run, 120_000, "critic_loss"),
         "policy entropy, last tenth": rounded(run.curve["policy_entropy"][-last:].mean(), 2),
         "training return, last tenth": rounded(training_return(run, 10), 1),
+    }
+
+
+def reactor(row: dict[str, str]) -> dict[str, str]:
+    """Reactor on Pong with another setting."""
+    run = one(REACTOR[row["change"]])
+    return {
+        "updates": f"{int(run.curve['updates'][-1]):,}",
+        "critic's loss, 15,000 to 40,000": mean_before(run, 40_000, "critic_loss"),
+        "55,000 to 80,000": mean_before(run, 80_000, "critic_loss"),
+        "value": mean_before(run, 80_000, "value"),
+        "policy entropy": mean_before(run, 80_000, "policy_entropy"),
+        "training return": rounded(training_return(run, 3), 1),
     }
 
 
