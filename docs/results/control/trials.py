@@ -31,10 +31,20 @@ RESIDUAL = (
 )
 BOTH = f"{NORMALIZED} {RESIDUAL}"
 SLOWER = "--agent.policy-learning-rate 3e-4 --agent.critic-learning-rate 3e-4"
+FEWER = "--agent.num-atoms 51"
+NARROW = "--agent.vmin -1.1 --agent.vmax 1.1 --agent.num-atoms 111"  # atoms as close as before
+LIGHTER = f"{BOTH} {SLOWER} {NARROW}".replace("policy-sizes 128 128", "policy-sizes 64 64")
 # Flags after those of `small`, in the order of the runs.
 CHANGES = {
     "small": "",
     "repeat_2": EACH,
+    "both_slower": f"{BOTH} {SLOWER}",
+    "fewer_atoms": FEWER,
+    "fewer_atoms_slower": f"{FEWER} {SLOWER}",
+    "narrow": NARROW,
+    "lighter": LIGHTER,
+    "repeat_2_lighter_3_steps": f"{EACH} {LIGHTER} --agent.n-step 3",
+    "wide_policy": "--agent.policy-sizes 256 256",
     "repeat_2_both_slower": f"{EACH} {BOTH} {SLOWER}",
     "repeat_2_3_steps": f"{EACH} --agent.n-step 3",
     "repeat_2_normalized": f"{EACH} {NORMALIZED}",
@@ -42,7 +52,6 @@ CHANGES = {
     "repeat_2_both_slower_3_steps": f"{EACH} {BOTH} {SLOWER} --agent.n-step 3",
     "repeat_2_both_slower_batch_256": f"{EACH} {BOTH} {SLOWER} --agent.replay.batch-size 256",
     "both": BOTH,
-    "both_slower": f"{BOTH} {SLOWER}",
     "normalized": NORMALIZED,
     "residual": RESIDUAL,
     "both_decay": f"{BOTH} --agent.weight-decay 0.01",
