@@ -30,12 +30,12 @@ TRIED = {
 }
 
 REACTOR = {
-    "none": "reactor_none",
-    "orthogonal weights": "reactor_orthogonal",
-    "a LayerNorm after the torso": "reactor_layer_norm",
-    "learning rate 2.5e-4": "reactor_faster",
-    "target copied every 100 updates": "reactor_target",
-    "entropy weight 0.001 (atari_laptop)": "reactor_laptop",
+    "paper": "reactor_paper",
+    "orthogonal weights, faster, entropy weight 0.001": "reactor_faster",
+    "small, orthogonal weights, entropy weight 0.01": "reactor_small",
+    "the same, Haiku's weights": "reactor_small_haiku",
+    "the same, orthogonal weights, entropy weight 0.003": "reactor_small_middle",
+    "atari_laptop": "reactor_laptop",
 }
 
 EARLY = {
@@ -92,15 +92,21 @@ def tried(row: dict[str, str]) -> dict[str, str]:
 
 
 def reactor(row: dict[str, str]) -> dict[str, str]:
-    """Reactor on Pong with another setting."""
+    """Reactor on Pong with another setting; values are in units of the return."""
     run = one(REACTOR[row["change"]])
+    last = -(len(run.curve["steps"]) // 10)
+    scale = run.curve["reward_scale"][-1]
+    value = run.curve["value"][last:].mean() * (1.0 if np.isnan(scale) else scale)
     return {
+        "agent steps": f"{int(run.curve['steps'][-1]):,}",
         "updates": f"{int(run.curve['updates'][-1]):,}",
         "critic's loss, 15,000 to 40,000": mean_before(run, 40_000, "critic_loss"),
         "55,000 to 80,000": mean_before(run, 80_000, "critic_loss"),
-        "value": mean_before(run, 80_000, "value"),
-        "policy entropy": mean_before(run, 80_000, "policy_entropy"),
-        "training return": rounded(training_return(run, 3), 1),
+        "policy entropy, up to 10,000": mean_before(run, 10_000, "policy_entropy"),
+        "last tenth": rounded(run.curve["policy_entropy"][last:].mean(), 2),
+        "value there": rounded(value, 2),
+        "training return there": rounded(training_return(run, 10), 1),
+        "steps/s": f"{run.curve['steps'][-1] / run.curve['seconds'][-1]:.0f}",
     }
 
 

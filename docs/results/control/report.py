@@ -92,7 +92,7 @@ def pools(row: dict[str, str]) -> dict[str, str]:
 def trials(row: dict[str, str]) -> dict[str, str]:
     """Changes of `small` after 250,000 steps: the evaluation of each seed, then training."""
     found = {}
-    for task in ("finger-turn_hard", "walker-run", "cheetah-run", "hopper-hop"):
+    for task in ("finger-turn_hard", "walker-run", "cheetah-run"):
         rows = [
             each
             for each in read_rows(HERE / "trials.csv")

@@ -45,6 +45,7 @@ CHANGES = {
     "lighter": LIGHTER,
     "repeat_2_lighter_3_steps": f"{EACH} {LIGHTER} --agent.n-step 3",
     "wide_policy": "--agent.policy-sizes 256 256",
+    "wider_policy_slower": f"--agent.policy-sizes 128 128 {SLOWER}",
     "repeat_2_both_slower": f"{EACH} {BOTH} {SLOWER}",
     "repeat_2_3_steps": f"{EACH} --agent.n-step 3",
     "repeat_2_normalized": f"{EACH} {NORMALIZED}",
