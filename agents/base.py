@@ -155,7 +155,7 @@ def count_actions(agent: str, spec: EnvironmentSpec) -> int:
 
 
 def paper_or_small(environment: str, spec: EnvironmentSpec) -> str:
-    """The default preset of most agents: `paper` for large images, else `small`."""
+    """A default preset: `paper` for large images, else `small`."""
     del environment
     return "paper" if is_large_image(spec) else "small"
 

@@ -152,12 +152,12 @@ def test_a_torso_of_another_shape_is_refused_before_training(name):
 def test_an_orthogonal_gain_keeps_the_size_of_features(name, layer):
     """Columns of the convolutions and of the layer behind them are orthogonal, of length 3."""
     image = SPECS["discrete"]._replace(observations=specs.Array((20, 20, 1), np.uint8))
-    layers = {"convolutions": ((4, 4, 2), (8, 3, 1)), f"{layer}_size": 16}
-    agent = PACKAGES[name].make_agent(image, small(name, **layers, orthogonal_gain=3.0))
-    leaves, _ = jax.tree.flatten_with_path(agent.acting_params(agent.init(jax.random.key(0))))
-    found = [w for path, w in leaves if "torso" in str(path) or f"/{layer}'" in str(path)]
-    assert len(found) == 6
-    for weights in found:
-        columns = weights.reshape(-1, weights.shape[-1])
-        wanted = 9 * np.eye(columns.shape[1]) if weights.ndim > 1 else 0.0
-        np.testing.assert_allclose(columns.T @ columns, wanted, atol=1e-4)
+    config = small(name, convolutions=((4, 4, 2), (8, 3, 1)), orthogonal_gain=3.0)
+    agent = PACKAGES[name].make_agent(image, config)
+    modules, _ = jax.tree.flatten_with_path(first_state(agent).params, is_leaf=lambda x: "w" in x)
+    found = [x for path, x in modules if "torso" in str(path) or f"/{layer}'" in str(path)]
+    assert len(found) == 3
+    for module in found:
+        columns = module["w"].reshape(-1, module["w"].shape[-1])
+        np.testing.assert_allclose(columns.T @ columns, 9 * np.eye(columns.shape[1]), atol=1e-5)
+        np.testing.assert_array_equal(module["b"], 0)

@@ -50,10 +50,6 @@ class Stop:
         return self.left <= 0
 
 
-def sent_rows(peer):
-    return [len(answer.call[4]) for answer in peer.sent]
-
-
 def write_all(writer, rows, written):
     for row in rows:
         writer.write(row)
@@ -71,7 +67,7 @@ def test_a_writer_of_a_silent_node_is_ahead_by_its_chunks():
     node, peer = make_peer(silent=True)
     writer, rows = open_writer(peer, stop=Stop(3)), stream(30, ends=0.0)
     assert write_until_stopped(writer, rows) == 11, "row 12 completes the third chunk"
-    assert sent_rows(peer) == [4], "one call at a time"
+    assert [len(answer.call[4]) for answer in peer.sent] == [4], "one call at a time"
     peer.silent = False
     peer.answer()
     writer.close()
