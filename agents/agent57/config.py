@@ -252,8 +252,8 @@ class Config:
         replay = dataclasses.replace(
             _REPLAY, capacity=10**6, min_rows=20_000, batch_size=16, acting_steps_per_update=64.0
         )
-        traces: dict[str, Any] = {"trace_length": 40, "replay_period": 20, "replay": replay}
-        return cls(num_arms=8, target_update_period=200, network_scale=0.25, **traces)
+        short = cls(trace_length=40, replay_period=20, replay=replay)
+        return dataclasses.replace(short, num_arms=8, target_update_period=200, network_scale=0.25)
 
     @classmethod
     def small(cls, **changes: Any) -> "Config":

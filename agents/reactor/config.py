@@ -160,11 +160,11 @@ class Config:
     def atari_laptop(cls) -> "Config":
         """`small` with the paper's convolutions of half the channels, and its batches of 4.
 
-        All values are ours; the paper's are for a hundred times as many updates
-        (docs/results/atari).
+        All values are ours: the paper's are for 100 times as many updates (docs/results/atari).
         """
         return cls.small(
             learning_rate=5e-4,
+            adam_b1=0.9,  # with 0 the inputs of the memories grew until their gradients were 0
             target_update_period=100,
             replay=dataclasses.replace(_REPLAY, capacity=500_000, acting_steps_per_update=8.0),
             convolutions=tuple((c // 2, k, stride) for c, k, stride in REACTOR_CONVOLUTIONS),

@@ -1,9 +1,10 @@
-"""Sizes of a new Reactor's features on Pong: `python docs/results/atari/features.py`.
+"""Sizes of Reactor's features on Pong: `python docs/results/atari/features.py [RUN ...]`.
 
-Over 260 frames of uniform play, the mean of three seeds: the root mean square of each layer's
-outputs, and their standard deviation over the frames (the mean of a layer's units).
+Over 260 frames of uniform play: the root mean square of each layer's outputs, and their standard
+deviation over the frames (the mean of a layer's units). Of runs, or the mean of three new networks.
 """
 
+import sys
 from typing import Any
 
 import haiku as hk
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrax import environments
+from retrax import environments, load_agent
 from retrax.agents.reactor import Config
 from retrax.networks import ImageTorso, make_reactor_network
 
@@ -37,15 +38,20 @@ def play() -> tuple[environments.EnvironmentSpec, jax.Array]:
     return environment.spec, jnp.asarray(np.stack(frames[SKIPPED:]))
 
 
-def sizes(spec: Any, frames: jax.Array, seed: int, **changes: Any) -> dict[str, np.ndarray]:
-    """From layer to root mean square and deviation over frames, with new weights."""
-    config = Config()
+def sizes(
+    spec: Any, frames: jax.Array, config: Config, params: Any = 0, torso: Any = None
+) -> dict[str, np.ndarray]:
+    """From layer to root mean square and deviation over frames; new weights if a seed is given."""
     network = make_reactor_network(
         spec.observations,
         num_actions=spec.actions.num_values,
         num_atoms=config.num_atoms,
         policy_epsilon=config.policy_epsilon,
-        **changes,
+        convolutions=config.convolutions,
+        shared_size=config.shared_size,
+        memory_size=config.memory_size,
+        orthogonal_gain=config.orthogonal_gain,
+        torso=torso,
     )
     found = {}
 
@@ -56,7 +62,8 @@ def sizes(spec: Any, frames: jax.Array, seed: int, **changes: Any) -> dict[str, 
             found[context.module.name] = outputs[0] if kind == "Memory" else outputs
         return outputs
 
-    params, state = network.init(jax.random.key(seed)), network.initial_state()
+    params = network.init(jax.random.key(params)) if isinstance(params, int) else params
+    state = network.initial_state()
     with hk.intercept_methods(see):
         outputs, _ = network.unroll(params, frames, jnp.zeros(len(frames), bool), state)
     atoms = jnp.linspace(config.vmin, config.vmax, config.num_atoms)
@@ -70,17 +77,20 @@ def sizes(spec: Any, frames: jax.Array, seed: int, **changes: Any) -> dict[str, 
 def main() -> None:
     """Prints a row for each layer."""
     spec, frames = play()
-    trials: dict[str, dict[str, Any]] = {
-        "Haiku's weights": {},
-        "orthogonal": {"orthogonal_gain": 1.41},
-        "LayerNorm": {"torso": NormedTorso},
+    new = {
+        "Haiku's weights": (Config(), None),
+        "orthogonal": (Config(orthogonal_gain=1.41), None),
+        "LayerNorm": (Config(), NormedTorso),
     }
-    means = {}
-    for name, changes in trials.items():
-        each = [sizes(spec, frames, seed, **changes) for seed in range(SEEDS)]
-        means[name] = {layer: np.mean([x[layer] for x in each], axis=0) for layer in each[0]}
-    for layer in means["orthogonal"]:
-        print(layer, *(f"{x:.4f}" for name in trials for x in means[name][layer]), sep=" | ")
+    found = {}
+    for run in sys.argv[1:]:
+        agent = load_agent(run)
+        found[run] = [sizes(spec, frames, agent.config.agent_config, agent.params)]
+    for name, (config, torso) in new.items() if not found else ():
+        found[name] = [sizes(spec, frames, config, seed, torso) for seed in range(SEEDS)]
+    for layer in next(iter(found.values()))[0]:
+        means = (np.mean([x[layer] for x in each], axis=0) for each in found.values())
+        print(layer, *(f"{x:.4f}" for mean in means for x in mean), sep=" | ")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 GAMES = {
     ("ACER", "atari_laptop"): "acer",
     ("ACER", "atari_laptop before"): "before",
+    ("Reactor", "atari_laptop"): "reactor",
 }
 OTHERS = ("DQN", "Rainbow", "IQN", "QR-DQN", "PPO")
 TRIED = {
@@ -35,7 +36,8 @@ REACTOR = {
     "small, orthogonal weights, entropy weight 0.01": "reactor_small",
     "the same, Haiku's weights": "reactor_small_haiku",
     "the same, orthogonal weights, entropy weight 0.003": "reactor_small_middle",
-    "atari_laptop": "reactor_laptop",
+    "small, orthogonal weights, entropy weight 0.001": "reactor_laptop",
+    "the same, momentum 0.9": "reactor_momentum",
 }
 
 EARLY = {
@@ -47,9 +49,9 @@ EARLY = {
 }
 
 
-def one(name: str) -> Run:
-    """The only run of a name."""
-    (run,) = runs_of(HERE)[name]
+def one(name: str, seed: str) -> Run:
+    """The run of a name and a seed."""
+    (run,) = (run for run in runs_of(HERE)[name] if str(run.seed) == seed)
     return run
 
 
@@ -63,7 +65,7 @@ def mean_before(run: Run, steps: int, metric: str) -> str:
 def games(row: dict[str, str]) -> dict[str, str]:
     """A run: its size, and the mean of its last training returns beside published ones."""
     game = row["game"].lower()
-    run = one(f"{GAMES[row['agent'], row['preset']]}-{game}")
+    run = one(f"{GAMES[row['agent'], row['preset']]}-{game}", row["seed"])
     steps = int(run.curve["steps"][-1])
     scores = published("atari", game)
     budget = max(each for _, each in scores if each is not None and each <= steps)
@@ -80,7 +82,7 @@ def games(row: dict[str, str]) -> dict[str, str]:
 
 def tried(row: dict[str, str]) -> dict[str, str]:
     """ACER on Pong with another setting."""
-    run = one(TRIED[row["change"]])
+    run = one(TRIED[row["change"]], row["seed"])
     last = len(run.curve["steps"]) // 10
     return {
         "agent steps": f"{int(run.curve['steps'][-1]):,}",
@@ -93,7 +95,7 @@ def tried(row: dict[str, str]) -> dict[str, str]:
 
 def reactor(row: dict[str, str]) -> dict[str, str]:
     """Reactor on Pong with another setting; values are in units of the return."""
-    run = one(REACTOR[row["change"]])
+    run = one(REACTOR[row["change"]], row["seed"])
     last = -(len(run.curve["steps"]) // 10)
     scale = run.curve["reward_scale"][-1]
     value = run.curve["value"][last:].mean() * (1.0 if np.isnan(scale) else scale)
@@ -105,6 +107,7 @@ def reactor(row: dict[str, str]) -> dict[str, str]:
         "policy entropy, up to 10,000": mean_before(run, 10_000, "policy_entropy"),
         "last tenth": rounded(run.curve["policy_entropy"][last:].mean(), 2),
         "value there": rounded(value, 2),
+        "dead units there": rounded(run.curve["dead_units"][last:].mean(), 3),
         "training return there": rounded(training_return(run, 10), 1),
         "steps/s": f"{run.curve['steps'][-1] / run.curve['seconds'][-1]:.0f}",
     }
@@ -112,7 +115,7 @@ def reactor(row: dict[str, str]) -> dict[str, str]:
 
 def early(row: dict[str, str]) -> dict[str, str]:
     """A run that was stopped before its published budget: its first and last returns."""
-    run = one(EARLY[row["agent"], row["game"], row["preset"]])
+    run = one(EARLY[row["agent"], row["game"], row["preset"]], "0")
     fifth = len(run.curve["steps"]) // 5
     first = run._replace(curve={name: column[:fifth] for name, column in run.curve.items()})
     metrics = {"policy entropy there": "policy_entropy", "value there": "value"}
