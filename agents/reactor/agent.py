@@ -184,13 +184,16 @@ def make_agent(
             "ratio": pi_a / mu_a,
         }
 
-    def loss(params: Any, target_params: Any, sample: Sample) -> tuple[jax.Array, Update]:
+    def loss(params: Any, state: LearnerState, sample: Sample) -> tuple[jax.Array, Update]:
         """The weighted mean over B sequences (3.3); priorities are means over their steps."""
         rows, mask = sample.rows, sample.mask
-        each = jax.vmap(steps, in_axes=(None, None, 0, 0))(params, target_params, rows, mask)
+        each = jax.vmap(steps, in_axes=(None, None, 0, 0))(params, state.target_params, rows, mask)
         valid = sequences.valid_steps(rows, mask)
         total = each["critic_loss"] + each["policy_loss"]
-        total -= config.entropy_cost * each["policy_entropy"]
+        entropy_cost: Any = config.entropy_cost
+        if config.entropy_half_life is not None:
+            entropy_cost /= 1.0 + state.num_updates / config.entropy_half_life
+        total -= entropy_cost * each["policy_entropy"]
         priorities = sequences.masked_mean(each.pop("priority"), valid, axis=1)
         ratio = each.pop("ratio")
         metrics = {name: sequences.masked_mean(x, valid) for name, x in each.items()}
@@ -200,7 +203,7 @@ def make_agent(
         return jnp.mean(weighted), Update(priorities, metrics)
 
     def gradients(state: LearnerState, sample: Sample) -> tuple[Any, Update]:
-        grads, update = jax.grad(loss, has_aux=True)(state.params, state.target_params, sample)
+        grads, update = jax.grad(loss, has_aux=True)(state.params, state, sample)
         return grads, update._replace(metrics=update.metrics | gradient_metrics(grads))
 
     def apply(state: LearnerState, grads: Any) -> LearnerState:

@@ -37,26 +37,26 @@ class Config:
     All values are then in units of that sum. Our addition."""
 
     max_abs_reward: Annotated[float, Range(0.0, above=True)] = 1.0
-    """The update clips rewards to +- this value, after scaling; 1e9 clips none. Paper: 1, as in
-    DQN."""
+    """The update clips (scaled) rewards to +- this value; 1e9 clips none. Paper: 1, as in DQN."""
 
     num_atoms: Annotated[int, Range(2)] = 51
     """Atoms of the return distribution. Unspecified in the paper; our choice, as in C51."""
 
     vmin: float = -10.0
-    """Smallest atom, in units of the (scaled) return. Unspecified in the paper; our choice, as in
-    C51."""
+    """Smallest atom, of (scaled) returns. Unspecified in the paper; our choice, as in C51."""
 
     vmax: float = 10.0
-    """Largest atom, in units of the (scaled) return. Unspecified in the paper; our choice, as in
-    C51."""
+    """Largest atom, of (scaled) returns. Unspecified in the paper; our choice, as in C51."""
 
     policy_epsilon: Annotated[float, Range(0.0, 1.0, above=True, below=True)] = 0.01
-    """Weight of the uniform distribution in the policy (3.5). Its value is unspecified in the
-    paper; our choice."""
+    """Share of uniform actions in the policy (3.5). Unspecified in the paper; our choice."""
 
     entropy_cost: Annotated[float, Range(0.0)] = 0.01
     """Weight of the entropy bonus. Unspecified in the paper; our choice."""
+
+    entropy_half_life: Annotated[float | None, Range(0.0, above=True)] = None
+    """Updates h after which the bonus has half of its weight: after n, entropy_cost / (1 + n / h).
+    None: always entropy_cost. Our addition."""
 
     learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 5e-5
     """Adam's learning rate. Paper: 5e-5 (3.5)."""
@@ -65,8 +65,7 @@ class Config:
     """Adam's momentum. Paper: 0 (3.5)."""
 
     adam_b2: Annotated[float, Range(0.0, 1.0, below=True)] = 0.999
-    """Adam's decay rate of squared gradients. Unspecified in the paper; our choice, Adam's
-    default."""
+    """Adam's decay of squared gradients. Unspecified in the paper; our choice, Adam's default."""
 
     adam_epsilon: Annotated[float, Range(0.0, above=True)] = 1e-8
     """Adam's epsilon. Unspecified in the paper; our choice, Adam's default: with a loss that is a
@@ -158,13 +157,11 @@ class Config:
 
     @classmethod
     def atari_laptop(cls) -> "Config":
-        """`small` with the paper's convolutions of half the channels, and its batches of 4.
-
-        All values are ours: the paper's are for 100 times as many updates (docs/results/atari).
-        """
+        """`small` with half of the paper's channels, for 1% of its updates. All values are ours."""
         return cls.small(
             learning_rate=5e-4,
             adam_b1=0.9,  # with 0 the inputs of the memories grew until their gradients were 0
+            entropy_half_life=10_000.0,
             target_update_period=100,
             replay=dataclasses.replace(_REPLAY, capacity=500_000, acting_steps_per_update=8.0),
             convolutions=tuple((c // 2, k, stride) for c, k, stride in REACTOR_CONVOLUTIONS),

@@ -33,10 +33,14 @@ random_rows = functools.partial(random_rows, "discrete")
 
 
 @pytest.mark.parametrize("policy_gradient", ["beta_loo", "tislr", "islr"])
-@pytest.mark.parametrize(("kind", "seed"), [("discrete", 0), ("discrete", 1), ("masked", 0)])
-def test_one_update_is_the_numpy_loop(policy_gradient, kind, seed):
-    agent, config = linear_agent(kind, policy_gradient=policy_gradient)
-    learner = first_state(agent, seed, seed + 10)
+@pytest.mark.parametrize(
+    ("kind", "seed", "half_life", "of_entropy"),
+    [("discrete", 0, None, 1.0), ("discrete", 1, 4.0, 0.25), ("masked", 0, None, 1.0)],
+)
+def test_one_update_is_the_numpy_loop(policy_gradient, kind, seed, half_life, of_entropy):
+    """The thirteenth: after 12, an entropy bonus of half-life 4 has a quarter of its weight."""
+    agent, config = linear_agent(kind, policy_gradient=policy_gradient, entropy_half_life=half_life)
+    learner = first_state(agent, seed, seed + 10)._replace(num_updates=jnp.int32(12))
     rows = linear_agents.random_rows(kind, seed, 3, 6)
     assert rows["is_last"].any()
     weights = np.array([0.5, 2.0, 1.3], np.float32)
@@ -44,7 +48,8 @@ def test_one_update_is_the_numpy_loop(policy_gradient, kind, seed):
     new = agent.apply(learner, gradients)
 
     params, target = double(learner.params), double(learner.target_params)
-    fields = dataclasses.asdict(config) | {"masked": kind == "masked"}
+    cost = of_entropy * config.entropy_cost
+    fields = dataclasses.asdict(config) | {"masked": kind == "masked", "entropy_cost": cost}
     expected, priorities = oracles.reactor_linear_update(params, target, rows, weights, fields, 0.5)
     chex.assert_trees_all_close(new.params, expected, atol=2e-5)
     loops = jax.tree.map(lambda before, after: (before - after) / 0.5, params, expected)
@@ -53,7 +58,7 @@ def test_one_update_is_the_numpy_loop(policy_gradient, kind, seed):
     np.testing.assert_allclose(update.metrics["gradient_norm"], norm, rtol=1e-4)
     np.testing.assert_allclose(update.priorities, priorities, atol=1e-5)
     chex.assert_trees_all_equal(new.target_params, learner.target_params)
-    assert (learner.num_updates, new.num_updates) == (0, 1)
+    assert (learner.num_updates, new.num_updates) == (12, 13)
 
 
 @pytest.fixture(scope="module")
@@ -110,15 +115,9 @@ def test_metrics_tell_how_far_actions_are_from_the_target_networks_policy(measur
 
 def test_without_distributions_one_step_by_hand():
     """TD, and beta-LOO (3.1): the sum over actions of Q grad pi, and beta (R - Q) grad pi(a)."""
-    agent, _ = linear_agent(
-        keep=KEEP,
-        distributional=False,
-        sequence_length=2,
-        discount=0.5,
-        entropy_cost=0.0,
-        policy_epsilon=0.01,
-        policy_gradient_cap=1.0,
-    )
+    loss = {"distributional": False, "entropy_cost": 0.0, "policy_gradient_cap": 1.0}
+    numbers = {"sequence_length": 2, "discount": 0.5, "policy_epsilon": 0.01}
+    agent, _ = linear_agent(keep=KEEP, **loss, **numbers)
     state = first_state(agent)
     params, target = (jax.tree.map(np.asarray, x) for x in (state.params, state.target_params))
     rng = np.random.default_rng(2)

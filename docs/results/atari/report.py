@@ -38,6 +38,8 @@ REACTOR = {
     "the same, orthogonal weights, entropy weight 0.003": "reactor_small_middle",
     "small, orthogonal weights, entropy weight 0.001": "reactor_laptop",
     "the same, momentum 0.9": "reactor_momentum",
+    "the same, updates twice as often": "reactor_twice",
+    "atari_laptop: momentum 0.9, an entropy weight that falls": "reactor-pong",
 }
 
 EARLY = {
