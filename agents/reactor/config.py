@@ -37,7 +37,7 @@ class Config:
     All values are then in units of that sum. Our addition."""
 
     max_abs_reward: Annotated[float, Range(0.0, above=True)] = 1.0
-    """The update clips (scaled) rewards to +- this value; 1e9 clips none. Paper: 1, as in DQN."""
+    """The update clips rewards to +- this, after scaling; 1e9 clips none. Paper: 1, as in DQN."""
 
     num_atoms: Annotated[int, Range(2)] = 51
     """Atoms of the return distribution. Unspecified in the paper; our choice, as in C51."""
@@ -157,7 +157,7 @@ class Config:
 
     @classmethod
     def atari_laptop(cls) -> "Config":
-        """`small` with half of the paper's channels, for 1% of its updates. All values are ours."""
+        """`small` with half of the paper's channels (docs/results/atari). All values are ours."""
         return cls.small(
             learning_rate=5e-4,
             adam_b1=0.9,  # with 0 the inputs of the memories grew until their gradients were 0

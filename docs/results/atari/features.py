@@ -5,19 +5,27 @@ deviation over the frames (the mean of a layer's units). Of runs, or the mean of
 """
 
 import sys
+from collections import OrderedDict  # in whose order `jax.lax.scan` returns its entries
 from typing import Any
 
 import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
+from dm_env import StepType
 
 from retrax import environments, load_agent
-from retrax.agents.reactor import Config
-from retrax.networks import ImageTorso, make_reactor_network
+from retrax.agents.base import Agent
+from retrax.agents.reactor import Config, make_agent
+from retrax.datatypes import TimeStep
+from retrax.networks import ImageTorso
+from retrax.networks.memory import Memory
+from retrax.networks.reactor import ReactorModule
+from retrax.networks.torsos import Convolution
 
 PONG = "ALE/Pong-v5,repeat_action_probability=0.25,max_noops=0"
 SKIPPED, FRAMES, SEEDS = 100, 260, 3
+LAYERS = Convolution, hk.Linear, Memory, ReactorModule
 
 
 class NormedTorso(ImageTorso):
@@ -38,36 +46,26 @@ def play() -> tuple[environments.EnvironmentSpec, jax.Array]:
     return environment.spec, jnp.asarray(np.stack(frames[SKIPPED:]))
 
 
-def sizes(
-    spec: Any, frames: jax.Array, config: Config, params: Any = 0, torso: Any = None
-) -> dict[str, np.ndarray]:
-    """From layer to root mean square and deviation over frames; new weights if a seed is given."""
-    network = make_reactor_network(
-        spec.observations,
-        num_actions=spec.actions.num_values,
-        num_atoms=config.num_atoms,
-        policy_epsilon=config.policy_epsilon,
-        convolutions=config.convolutions,
-        shared_size=config.shared_size,
-        memory_size=config.memory_size,
-        orthogonal_gain=config.orthogonal_gain,
-        torso=torso,
-    )
-    found = {}
+def sizes(agent: Agent, params: Any, config: Config, frames: jax.Array) -> dict[str, np.ndarray]:
+    """From layer to root mean square and deviation over the frames."""
 
-    def see(call: Any, arguments: Any, options: Any, context: Any) -> Any:
-        outputs = call(*arguments, **options)
-        kind = type(context.module).__name__
-        if context.method_name == "__call__" and kind in ("Convolution", "Linear", "Memory"):
-            found[context.module.name] = outputs[0] if kind == "Memory" else outputs
-        return outputs
+    def step(state: Any, frame: jax.Array) -> tuple[Any, Any]:
+        found = OrderedDict()
 
-    params = network.init(jax.random.key(params)) if isinstance(params, int) else params
-    state = network.initial_state()
-    with hk.intercept_methods(see):
-        outputs, _ = network.unroll(params, frames, jnp.zeros(len(frames), bool), state)
+        def see(call: Any, arguments: Any, options: Any, context: Any) -> Any:
+            outputs = call(*arguments, **options)
+            if context.method_name == "__call__" and isinstance(context.module, LAYERS):
+                has_state = isinstance(outputs, tuple)
+                found[context.module.name] = outputs[0] if has_state else outputs
+            return outputs
+
+        timestep = TimeStep(np.int32(StepType.MID), np.float32(0), np.float32(1), frame)
+        with hk.intercept_methods(see):
+            return agent.exploit(params, state, timestep).state, found
+
+    _, found = jax.lax.scan(step, agent.begin(jax.random.key(0), jnp.int32(0), 1), frames)
     atoms = jnp.linspace(config.vmin, config.vmax, config.num_atoms)
-    found["action values"] = jax.nn.softmax(outputs.logits) @ atoms
+    found["action values"] = jax.nn.softmax(found.pop("reactor_module").logits) @ atoms
     flat = {name: np.asarray(x).reshape(len(frames), -1) for name, x in found.items()}
     return {
         name: np.array([np.sqrt(np.mean(x**2)), x.std(axis=0).mean()]) for name, x in flat.items()
@@ -77,17 +75,20 @@ def sizes(
 def main() -> None:
     """Prints a row for each layer."""
     spec, frames = play()
+    found = {}
+    for run in sys.argv[1:]:
+        trained = load_agent(run)
+        config = trained.config.agent_config
+        found[run] = [sizes(trained.agent, trained.params, config, frames)]
     new = {
         "Haiku's weights": (Config(), None),
         "orthogonal": (Config(orthogonal_gain=1.41), None),
         "LayerNorm": (Config(), NormedTorso),
     }
-    found = {}
-    for run in sys.argv[1:]:
-        agent = load_agent(run)
-        found[run] = [sizes(spec, frames, agent.config.agent_config, agent.params)]
     for name, (config, torso) in new.items() if not found else ():
-        found[name] = [sizes(spec, frames, config, seed, torso) for seed in range(SEEDS)]
+        agent = make_agent(spec, config, torso=torso)
+        states = [agent.init(jax.random.key(seed)) for seed in range(SEEDS)]
+        found[name] = [sizes(agent, agent.acting_params(x), config, frames) for x in states]
     for layer in next(iter(found.values()))[0]:
         means = (np.mean([x[layer] for x in each], axis=0) for each in found.values())
         print(layer, *(f"{x:.4f}" for mean in means for x in mean), sep=" | ")
