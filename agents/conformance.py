@@ -215,15 +215,15 @@ def check_agent(
     Args:
       agent: the agent.
       environment_spec: of an environment that it was made for.
-      num_envs: E >= 1: environments that act together, and sequences B of a batch.
+      num_envs: E >= 2: environments that act together, and sequences B of a batch.
       entry: the agent's entry; its `episode_metrics` and `evaluation_modes` are then checked.
       seed: of the random data.
 
     Raises:
       ValueError: one sentence that names the function, what is wrong and what is expected.
     """
-    if num_envs < 1:
-        raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
+    if num_envs < 2:
+        raise ValueError(f"num_envs must be at least 2, got {num_envs}.")
     check_agent_shapes(agent, environment_spec, entry=entry)
     sequence, generator = agent.sequence, np.random.default_rng(seed)
     actions, seen = environment_spec.actions, environment_spec.observations

@@ -51,8 +51,7 @@ def normalizes_observations(
 ) -> Agent:
     """Where the config has `normalize_observations`, float arrays are normalised.
 
-    Images are not: networks scale them. Moments that are averaged over devices lack the variance
-    between their batches' means, about 1 / B of all.
+    Images are not: networks scale them.
     """
     agent, seen = make_agent(environment_spec, config, **parts), environment_spec.observations
     if not (config.normalize_observations and np.issubdtype(seen.dtype, np.floating)):

@@ -74,7 +74,7 @@ def accumulate(
     largest = jnp.maximum(before.largest, jnp.abs(newest))
     sums = EpisodeSums(newest.astype(jnp.float32), largest, before.steps + 1)
     sums = jax.tree.map(lambda x, zero: jnp.where(is_first, zero, x), sums, _no_sums())
-    if discount == 1:
+    if np.float32(discount) == 1:
         return sums, sums.newest  # a value through a time limit has no bound
     is_truncated = (timestep.step_type == StepType.LAST) & (timestep.discount > 0)
     factor = 1 / (HEADROOM * (1 - discount**sums.steps))
@@ -126,7 +126,6 @@ def scales_rewards(make_agent: Any, environment_spec: Any, config: Any, **parts:
         return Scaled(largest, grads), update._replace(metrics=metrics)
 
     def apply(state: Scaled, grads: Scaled) -> Scaled:
-        # Averaged over devices, the sum is below the largest of them: it grows in several updates.
         largest = jnp.maximum(state.largest, grads.largest)
         return Scaled(largest, agent.apply(state.learner, grads.learner))
 

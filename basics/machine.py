@@ -18,19 +18,17 @@ print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devi
 """
 
 
-def check_memory(
-    what: str, needed: float, rows: int = 0, *, available: float | None = None
-) -> None:
+def check_memory(what: str, need: float, rows: int = 0, *, available: float | None = None) -> None:
     """A ValueError that begins with `what` if fewer bytes are available (None: here) than needed.
 
     With the number of `rows` that need these bytes, the message says how many fit.
     """
     if available is None:
         available = psutil.virtual_memory().available
-    if needed > available:
-        fitting = f": at most {int(rows * available / needed)} rows fit" if rows else ""
+    if need > available:
+        fitting = f": at most {int(rows * available / need)} rows fit" if rows else ""
         raise ValueError(
-            f"{what} needs {needed / GB:.1f} GB, but only {available / GB:.1f} GB of memory are "
+            f"{what} needs {need / GB:.1f} GB, but only {available / GB:.1f} GB of memory are "
             f"available{fitting}."
         )
 

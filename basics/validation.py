@@ -38,22 +38,25 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """A (nested) tuple of integers >= 1, with at least so many entries."""
+    """A tuple with at least so many entries: integers >= 1, or tuples of `each` such integers."""
 
     least: int = 0
+    each: int = 0
 
     def __contains__(self, value: Any) -> bool:
         """Whether a value is such a tuple."""
-        return isinstance(value, tuple) and len(value) >= self.least and all(map(_is_size, value))
+        return isinstance(value, tuple) and len(value) >= self.least and all(map(self._fits, value))
+
+    def _fits(self, entry: Any) -> bool:
+        if self.each:
+            return entry in Sizes() and len(entry) == self.each
+        return type(entry) is int and entry >= 1
 
     def __str__(self) -> str:
         """The bounds in words."""
+        each = f"tuples of {self.each} " if self.each else ""
         least = f", at least {self.least} of them" if self.least else ""
-        return f"a tuple of integers >= 1{least}"
-
-
-def _is_size(value: Any) -> bool:
-    return value in Sizes() if isinstance(value, tuple) else type(value) is int and value >= 1
+        return f"a tuple of {each}integers >= 1{least}"
 
 
 class FieldType(NamedTuple):
@@ -129,8 +132,6 @@ def _plain(value: Any) -> Any:
     """A value with Python's numbers, which JSON knows, instead of NumPy's."""
     if type(value) is tuple:
         return tuple(map(_plain, value))
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return value
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    return float(value) if isinstance(value, numbers.Real) else value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)

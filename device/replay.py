@@ -42,13 +42,15 @@ class DeviceReplay:
         *,
         num_envs: int,
     ):
-        """Allocates nothing; ValueError of a contextual selector, or of too small a capacity."""
+        """Allocates nothing; ValueError of what a device does not have, or of too few rows."""
         if config.selector == "contextual":
             raise ValueError(
                 "A replay on a device needs the selector uniform or proportional, got contextual."
             )
         self._sequence, self._config, self._num_envs = sequence, config, num_envs
         self._windows = Windows.of(sequence, config, num_envs)
+        if config.pace == "rounds" and not sequence.crosses_episodes and sequence.period > 1:
+            raise ValueError("pace must be steady where sequences end with episodes, got rounds.")
         self._row = row_spec(environment_spec, sequence)
 
     @property
@@ -227,8 +229,8 @@ def choose(
 
 def _draw(key: jax.Array, masses: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """The index within the last axis `[..., n]` at which the sum exceeds a uniform part of all."""
-    sums = jnp.cumsum(masses, axis=-1)
-    # The last sum is a sum of positive numbers: a point below it is below an entry with mass.
-    point = jax.random.uniform(key, shape) * sums[..., -1]
-    point = jnp.minimum(point, jnp.nextafter(sums[..., -1], 0.0))
-    return jnp.sum(sums <= point[..., None], axis=-1, dtype=jnp.int32)
+    # Rounding may raise the sum at an entry without mass, which must not be drawn.
+    sums = jnp.where(masses > 0, jnp.cumsum(masses, axis=-1), 0.0)
+    total = jnp.max(sums, axis=-1)
+    point = jnp.minimum(jax.random.uniform(key, shape) * total, jnp.nextafter(total, 0.0))
+    return jnp.argmax(sums > point[..., None], axis=-1).astype(jnp.int32)

@@ -39,15 +39,11 @@ class Progress(NamedTuple):
     diverged_at: jax.Array  # the first update whose priorities were not finite, -1 if there is none
 
 
-class Sums(NamedTuple):
-    """Sums over updates, which do not depend on how the run is divided into calls; float32 `[]`."""
+class Means(NamedTuple):
+    """Means over updates, 0 before the first, however the run is divided; float32 `[]`."""
 
     metrics: dict[str, jax.Array]
     updates: jax.Array
-
-    def means(self) -> dict[str, jax.Array]:
-        """The means, 0 where there was no update."""
-        return {name: x / jnp.maximum(self.updates, 1) for name, x in self.metrics.items()}
 
 
 class TrainState(NamedTuple):
@@ -60,7 +56,7 @@ class TrainState(NamedTuple):
     replay: ReplayState
     key: jax.Array  # of the draws
     progress: Progress
-    sums: Sums  # of metrics of updates, since they were last set to 0
+    means: Means  # of metrics of updates, since they were last set to 0
 
 
 class Training:
@@ -109,7 +105,7 @@ class Training:
             replay=self.replay.init(),
             key=jax.random.key_data(draw_key),
             progress=Progress(zero, zero, zero, zero, zero - 1, zero - 1),
-            sums=Sums(dict.fromkeys(self.metric_names, jnp.float32(0)), jnp.float32(0)),
+            means=Means(dict.fromkeys(self.metric_names, jnp.float32(0)), jnp.float32(0)),
         )
         # Some agents begin with weakly typed numbers, which a loop must not change.
         return jax.tree.map(
@@ -237,13 +233,13 @@ class Training:
         )
         age = jnp.mean(replay.ages(state.replay, slots).astype(jnp.float32))
         metrics: Mapping[str, jax.Array] = {**update.metrics, "replay_age": age}
-        totals = state.sums.metrics.items()
-        added = {name: total + count * metrics[name] for name, total in totals}
+        number, before = state.means.updates + count, state.means.metrics.items()
+        means = {name: mean + (metrics[name] - mean) * (count / number) for name, mean in before}
         return state._replace(
             learner=learner,
             replay=replay.set_priorities(state.replay, slots, update.priorities),
             progress=progress,
-            sums=Sums(added, state.sums.updates + count),
+            means=Means(means, number),
         )
 
 
@@ -294,6 +290,6 @@ def make_train(
         state, episodes = training.advance(training.init(key), jnp.asarray(calls), count)
         for name in WRONG:
             del episodes[name]
-        return state.learner, {**episodes, **state.sums.means()}
+        return state.learner, {**episodes, **state.means.metrics}
 
     return train

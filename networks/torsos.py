@@ -126,7 +126,7 @@ _CONVOLUTIONS_BY_SIDE = {
 }
 
 Activation: TypeAlias = Callable[[jax.Array], jax.Array]
-Convolutions: TypeAlias = Sequence[tuple[int, int, int]]  # channels, kernel and stride of each
+Convolutions: TypeAlias = tuple[tuple[int, int, int], ...]  # channels, kernel, stride of each
 
 
 class MakeTorso(Protocol):

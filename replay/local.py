@@ -145,11 +145,9 @@ class LocalReplay:
         """Draws the sequences of one call of updates, whether or not one is due.
 
         B is the config's `draw_size`; E for the newest complete sequence of every environment.
-        ValueError if there is no such sequence yet; if `newest`, where sequences end with episodes.
+        ValueError if there is no such sequence yet.
         """
         if newest:
-            if not self._sequence.crosses_episodes:
-                raise ValueError("newest must be False if sequences end with episodes, got True.")
             if not self.rounds():
                 raise ValueError("Not every environment has a complete sequence yet.")
             starts = self._windows.newest(self._heads)

@@ -32,17 +32,19 @@ class Windows(NamedTuple):
     def of(cls, sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> "Windows":
         """The windows of a replay of E environments.
 
-        ValueError if the capacity is too small for one sequence per environment, or for `min_rows`.
+        ValueError if the capacity is too small, or if `on_policy` where sequences end in episodes.
         """
+        if config.on_policy and not sequence.crosses_episodes:
+            raise ValueError("on_policy must be False where sequences end with episodes, got True.")
         config, period = config.for_environments(num_envs), sequence.period
         needed = (before := sequence.frame_stack - 1) + sequence.length
         rows = config.capacity // num_envs // period * period
-        least = -(-needed // period) * period
-        if rows < needed:
+        least = max(-(-x // period) * period for x in (needed, -(-config.min_rows // num_envs)))
+        if rows < least:
             raise ValueError(
                 f"A replay capacity of {config.capacity} rows over {num_envs} environments keeps "
-                f"{rows} rows each, but a sequence needs {needed}: at least {least} rows each, "
-                f"{num_envs * least} in all, are needed."
+                f"{rows} rows each, but a sequence needs {needed}, and min_rows {config.min_rows} "
+                f"in all: at least {least} rows each, {num_envs * least} in all, are needed."
             )
         slots = slots_per_environment(config.selector, rows // period)
         return cls(sequence.length, period, before, rows, slots)

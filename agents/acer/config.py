@@ -8,7 +8,7 @@ from dm_env import specs
 
 from ...basics.validation import Range, Sizes, check_fields
 from ...datatypes import EnvironmentSpec, ReplayConfig
-from ...networks.torsos import DQN_CONVOLUTIONS
+from ...networks.torsos import DQN_CONVOLUTIONS, Convolutions
 from ..base import UNLIMITED, is_large_image
 
 _BATCH = 16  # the paper's number of threads
@@ -145,7 +145,7 @@ class Config:
     frame_stack: Annotated[int, Range(1)] = 4
     """Observations stacked in the network's input. Paper: 4 frames (4); continuous actions: 1."""
 
-    convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = DQN_CONVOLUTIONS
+    convolutions: Annotated[Convolutions | None, Sizes(each=3)] = DQN_CONVOLUTIONS
     """(channels, kernel, stride) of each convolution, for images; None: chosen by image size
     (ours). Paper: section 4."""
 

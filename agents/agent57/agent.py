@@ -604,7 +604,8 @@ def warm_start(evaluator: ActorState, actors: ActorState) -> ActorState:
     rewards, which must have the same scale in an evaluation as in training: evaluator e starts with
     the moments of the actor e modulo E.
     """
-    greedy = bandit.best_of_all(actors.bandit)
+    is_known = jnp.any(actors.bandit.num_pulls > 0)
+    greedy = jnp.where(is_known, bandit.best_of_all(actors.bandit), _UNKNOWN)
     evaluator = evaluator._replace(evaluator=evaluator.evaluator._replace(greedy_arm=greedy))
     if actors.intrinsic is None:
         return evaluator
@@ -621,14 +622,12 @@ def _make_networks(
 
     observation, convolutions = environment_spec.observations, config.convolutions
     if convolutions is None and len(observation.shape) == 3:
-        convolutions = tuple(choose_convolutions(observation.shape))
+        convolutions = choose_convolutions(observation.shape)
     return make_agent57_networks(
         observation,
         num_actions=num_actions,
         num_arms=config.num_arms,
-        convolutions=[
-            (scaled(size), kernel, stride) for size, kernel, stride in convolutions or ()
-        ],
+        convolutions=tuple((scaled(n), k, stride) for n, k, stride in convolutions or ()),
         vector_sizes=tuple(map(scaled, config.vector_sizes)),
         torso_size=scaled(config.torso_size),
         lstm_size=scaled(config.lstm_size),

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from ...basics.validation import Range, Sizes, check_field, check_fields
 from ...datatypes import DEFAULT_LIMIT, EnvironmentSpec, ReplayConfig
-from ...networks.torsos import DQN_CONVOLUTIONS
+from ...networks.torsos import DQN_CONVOLUTIONS, Convolutions
 from ..base import is_large_image
 
 _REPLAY = ReplayConfig(
@@ -196,7 +196,7 @@ class Config:
     network_scale: Annotated[float, Range(0.0, above=True)] = 1.0
     """Factor on the channels and units of all networks, for smaller machines. Our addition."""
 
-    convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = DQN_CONVOLUTIONS
+    convolutions: Annotated[Convolutions | None, Sizes(each=3)] = DQN_CONVOLUTIONS
     """(channels, kernel, stride) of each convolution, for images; None: chosen by image size
     (ours). NGU, R2D2: DQN's."""
 

@@ -35,8 +35,8 @@ def agent57_discounts(num_arms: int, high: float, middle: float, low: float) -> 
     for j in range(1, branch):
         argument = _SIGMOID_RANGE * (2 * j - (branch - 1)) / (branch - 1)
         discounts.append(high + (middle - high) * _sigmoid(argument))
-    discounts.append(middle)
-    count = num_arms - branch - 1
+    discounts += [middle] * (num_arms > 2)
+    count = num_arms - len(discounts)
     fractions = np.linspace(0.0, 1.0, count) if count != 1 else np.ones(1)
     return np.array([*discounts, *_geometric(fractions, middle, low)], np.float32)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from ...basics.validation import Range, Sizes, check_field, check_fields
 from ...datatypes import ReplayConfig
 from ...networks.d4pg import D4PG_CONVOLUTIONS
+from ...networks.torsos import Convolutions
 
 _REPLAY = ReplayConfig(
     selector="proportional", batch_size=256, acting_steps_per_update=8.0, priority_exponent=0.6
@@ -127,7 +128,7 @@ class Config:
     frame_stack: Annotated[int, Range(1)] = 1
     """Observations stacked in the networks' input. Control suite: 1; 3 for images."""
 
-    convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = D4PG_CONVOLUTIONS
+    convolutions: Annotated[Convolutions | None, Sizes(each=3)] = D4PG_CONVOLUTIONS
     """(channels, kernel, stride) of each convolution, for images; None: chosen by image size
     (ours). Control suite: two of 32, 3x3."""
 

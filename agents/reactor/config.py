@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from ...basics.validation import Range, Sizes, check_field, check_fields
 from ...datatypes import EnvironmentSpec, ReplayConfig
-from ...networks.torsos import REACTOR_CONVOLUTIONS
+from ...networks.torsos import REACTOR_CONVOLUTIONS, Convolutions
 from ..base import UNLIMITED, is_large_image
 
 _REPLAY = ReplayConfig(selector="contextual")
@@ -93,7 +93,7 @@ class Config:
     frame_stack: Annotated[int, Range(1)] = 1
     """Observations stacked in the network's input. Paper: 1, with an LSTM instead (appendix)."""
 
-    convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = REACTOR_CONVOLUTIONS
+    convolutions: Annotated[Convolutions | None, Sizes(each=3)] = REACTOR_CONVOLUTIONS
     """(channels, kernel, stride) of each convolution, for images; None: chosen by image size
     (ours). Paper: appendix."""
 

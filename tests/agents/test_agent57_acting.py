@@ -227,6 +227,7 @@ def test_warm_started_evaluators_keep_the_best_arm_of_all_actors():
     """Means 2, 3, 0: neither failures nor better arms of its own episodes change it."""
     agent, _ = evaluator()
     fresh, actors = agent.begin(jax.random.key(0), 0, 1), actors_of(agent, 1, 2)
+    chex.assert_trees_all_equal(agent57.AGENT.warm_start(fresh, actors).evaluator, fresh.evaluator)
     shares = [[(1, 9.0), (0, 2.0)], [(1, 0.0), (1, 0.0), (4, 0.0)]]
     books = [after(fresh.bandit, share) for share in shares]
     actors = actors._replace(bandit=jax.tree.map(lambda *x: jnp.stack(x), *books))

@@ -122,7 +122,5 @@ def test_families_of_any_size_are_monotone(num_arms):
     assert (np.diff(gamma) <= 0).all()
     assert (np.diff(ngu) < 0).all()
     np.testing.assert_allclose([beta[0], beta[-1]], [0, 0.3])
-    np.testing.assert_allclose(gamma[0], 0.999)
+    np.testing.assert_allclose([gamma[0], gamma[-1]], [0.999, 0.9])
     np.testing.assert_allclose([ngu[0], ngu[-1]], [0.997, 0.99])
-    if num_arms > 2:
-        np.testing.assert_allclose(gamma[-1], 0.9, rtol=1e-6)

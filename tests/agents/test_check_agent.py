@@ -102,7 +102,7 @@ def refused(check, agent, message, spec=DISCRETE, **options):
     assert text.endswith(".")
 
 
-@pytest.mark.parametrize(("agent", "num_envs"), [(GOOD, 1), (GOOD, 3), (RANDOM, 2), (STATELESS, 1)])
+@pytest.mark.parametrize(("agent", "num_envs"), [(GOOD, 2), (GOOD, 3), (RANDOM, 2), (STATELESS, 2)])
 def test_right_agents_pass(agent, num_envs):
     check_agent(agent, DISCRETE, num_envs=num_envs)
 
@@ -331,7 +331,7 @@ def test_continuous_actions_must_be_within_their_bounds():
 
 
 def test_arguments_of_the_check():
-    refused(check_agent, GOOD, "num_envs must be at least 1, got 0", num_envs=0)
+    refused(check_agent, GOOD, "num_envs must be at least 2, got 1", num_envs=1)
     refused(check_agent, "reactor", "make_agent must return an Agent; its type is str")
 
 

@@ -194,6 +194,7 @@ REFUSED = {
     "a tuple of integers >= 1": "agent57.vector_sizes (0,), reactor.vector_sizes (0,)",
     "a tuple of integers >= 1, at least 1 of them": "d4pg.policy_sizes ()",
     "a tuple of integers >= 1, at least 2 of them": "d4pg.critic_sizes (3,)",
+    "a tuple of tuples of 3 integers >= 1 or None": "acer.convolutions (16,8,4)",
     "one of True, False": "acer.trust_region 'no', d4pg.layer_norm 3, replay.on_policy 1.5",
     "one of acer, tis": "acer.estimator 'a2c'",
     "one of split, mixed, extrinsic": "agent57.values 'both'",

@@ -41,8 +41,14 @@ CASES = [
     (
         SIZES,
         "a tuple of integers >= 1",
-        [(), (3,), (1, 2, 3), ((16, 8, 4), (32, 4, 2))],
-        [(0,), (3, -1), (1.5,), ((1, 0),), [1], "12", 3, None, (True,)],
+        [(), (3,), (1, 2, 3)],
+        [(0,), (3, -1), (1.5,), ((1, 2),), [1], "12", 3, None, (True,)],
+    ),
+    (
+        Annotated[tuple[tuple[int, ...], ...] | None, Sizes(each=3)],
+        "a tuple of tuples of 3 integers >= 1 or None",
+        [None, (), ((16, 8, 4), (32, 4, 2))],
+        [(16, 8, 4), ((16, 8),), ((1, 0, 2),), ((1, 2, 3, 4),), ([1, 2, 3],)],
     ),
     (
         Annotated[tuple[int, ...], Sizes(2)],
@@ -89,7 +95,7 @@ def test_values_are_accepted_or_refused_in_one_sentence(hint, allowed, right, wr
         (number(0.0), 2, 2),
         (bool, np.True_, True),
         (Literal["a", "b"], np.str_("b"), "b"),
-        (Annotated[tuple[Any, ...], Sizes()], ((np.int32(8), 4), np.int64(1)), ((8, 4), 1)),
+        (Annotated[tuple[Any, ...], Sizes(each=2)], ((np.int32(8), 4),), ((8, 4),)),
     ],
 )
 def test_numbers_become_those_of_json(hint, value, plain):

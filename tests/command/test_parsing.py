@@ -189,7 +189,7 @@ def test_help_has_the_docs_and_the_bounds(capsys):
         "--part.rate FLOAT How fast. Must be >= 0.0.",
         "--agent.retrace-lambda FLOAT lambda of Retrace. Paper: 1.0. Must be >= 0.0 and <= 1.0.",
         "Paper: 0 (3.5). Must be >= 0.0 and < 1.0.",
-        "None: chosen by image size (ours). Paper: appendix. Must be a tuple of integers >= 1.",
+        "image size (ours). Paper: appendix. Must be a tuple of tuples of 3 integers >= 1.",
         "Sequences in one update. Must be >= 1.",
         "Must be a tuple of integers >= 1, at least 1 of them.",
     ):

@@ -1,7 +1,5 @@
 """The replay in JAX against the host's store, which has oracles of its own."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,7 @@ from replay_rows import SPEC, sample_now, sequence_spec, set_slots, stream
 
 from retrax.datatypes import ReplayConfig
 from retrax.device import DeviceReplay
-from retrax.device.replay import choose
+from retrax.device.replay import _draw, choose
 from retrax.replay import LocalReplay
 
 NUM_ENVS = 3
@@ -75,6 +73,19 @@ def test_the_first_two_levels_of_a_draw_have_the_probabilities_of_the_masses():
     np.testing.assert_allclose(probabilities, masses[index] / 10.0, rtol=1e-6)
     found = np.bincount(index, minlength=23) / 20_000
     np.testing.assert_allclose(found, masses / 10.0, atol=0.012)
+
+
+def test_what_has_no_mass_is_not_drawn_where_rounding_raises_the_sum(monkeypatch):
+    """Draws whose part of the sum is that before an entry of mass 0, after which it is larger."""
+    rng = np.random.default_rng(0)
+    masses = jnp.asarray(rng.random(2000) * (rng.random(2000) < 0.6), jnp.float32)
+    sums = jnp.cumsum(masses)
+    before = sums[jnp.flatnonzero((jnp.diff(sums) > 0) & (masses[1:] == 0))]
+    parts = before / sums[-1]
+    parts = parts[parts * sums[-1] == before]
+    assert parts.size > 2
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape: parts)
+    assert (masses[_draw(None, masses[None], parts.shape)] > 0).all()
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
@@ -143,9 +154,11 @@ def test_draws_are_uniform_where_all_priorities_are_zero():
     [
         ({"selector": "contextual"}, "needs the selector uniform or proportional, got contextual"),
         ({"capacity": 9}, "A replay capacity of 9 rows over 3 environments keeps 3 rows each"),
+        ({"pace": "rounds"}, "pace must be steady where sequences end with episodes, got rounds"),
+        ({"pace": "rounds", "on_policy": True}, "on_policy must be False where sequences end"),
     ],
 )
 def test_a_replay_that_is_not_possible_is_refused(changes, sentence):
-    make = functools.partial(DeviceReplay, SPEC, sequence_spec(4, 3, True), num_envs=NUM_ENVS)
+    sequence = sequence_spec(4, 3, "pace" not in changes)
     with pytest.raises(ValueError, match=sentence):
-        make(ReplayConfig(**{"min_rows": 1, **changes}))
+        DeviceReplay(SPEC, sequence, ReplayConfig(min_rows=1, **changes), num_envs=NUM_ENVS)

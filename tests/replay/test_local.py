@@ -1,5 +1,6 @@
 """The replay of one process: sequences against a list of all rows ever added, and the schedule."""
 
+import functools
 import itertools
 
 import jax
@@ -205,12 +206,6 @@ def test_state_is_small_while_the_store_is_nearly_empty():
     assert all(array.shape[:2] == (2, 10) for array in state["rows"].values())
 
 
-def test_sequences_that_end_with_episodes_have_no_newest():
-    store, _ = filled(ReplayConfig(capacity=60, min_rows=1), sequence_spec(4, 1, False))
-    with pytest.raises(ValueError, match="newest must be False if sequences end with episodes"):
-        sample_now(store, newest=True)
-
-
 def test_memory_does_not_grow_once_the_rings_are_made():
     config = ReplayConfig(capacity=1000, min_rows=1)
     store, rows = filled(config, sequence_spec(4, 1, True), steps=10)
@@ -246,9 +241,17 @@ def test_capacities_that_do_not_fit_are_refused_with_the_numbers():
     with pytest.raises(
         ValueError,
         match=r"capacity of 100 rows over 4 environments keeps 25 rows each, but a sequence needs "
-        r"33: at least 33 rows each, 132 in all, are needed\.",
+        r"33, and min_rows 1 in all: at least 33 rows each, 132 in all, are needed\.",
     ):
         LocalReplay(SPEC, spec, ReplayConfig(capacity=100, min_rows=1), num_envs=4, seed=0)
+
+
+def test_a_store_that_is_full_has_enough_rows_to_learn_from():
+    """Of 199 rows, 3 environments keep 6 periods of 10 each."""
+    make = functools.partial(LocalReplay, SPEC, sequence_spec(4, 10, False), num_envs=3, seed=0)
+    assert make(ReplayConfig(capacity=199, min_rows=180)).capacity == 180
+    with pytest.raises(ValueError, match="min_rows 181 in all: at least 70 rows each, 210 in all"):
+        make(ReplayConfig(capacity=199, min_rows=181))
 
 
 @pytest.mark.parametrize(("stored", "needed"), [(False, "36000.0"), (True, "64000.0")])
