@@ -36,7 +36,7 @@ def check_memory(what: str, need: float, rows: int = 0, *, available: float | No
 def devices() -> list[str]:
     """The devices that JAX finds in a separate process, whose crash or hang does no harm.
 
-    A RuntimeError says why it does not start, or does not answer within `SECONDS`.
+    An OSError says why it does not start, or does not answer within `SECONDS`.
     """
     try:
         answer = subprocess.run(
@@ -50,9 +50,9 @@ def devices() -> list[str]:
         return list(json.loads(answer.stdout.splitlines()[-1]))
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
-        raise RuntimeError(f"does not start: {lines[-1]}") from error
+        raise OSError(f"JAX does not start: {lines[-1]}") from error
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError(f"does not answer: {error}") from error
+        raise OSError(f"JAX does not answer: {error}") from error
 
 
 def shared_programs() -> dict[str, str]:

@@ -7,8 +7,9 @@ _LEAST_SIMILAR = 0.4  # as difflib counts: PongNoFrameskip-v4 and ALE/Pong-v5 ha
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error; its type if it says nothing."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """The first line of an error; its type, if it says nothing, or a key alone."""
+    lines = [] if isinstance(error, KeyError) else str(error).strip().splitlines()
+    return lines[0] if lines else reason(error)
 
 
 def reason(error: BaseException) -> str:

@@ -83,17 +83,20 @@ def benchmark(
             num_envs=num_envs or found.num_envs,
             evaluate_every=0,  # a process of its own evaluates at the end
         )
+        paths = [Path(f"{run}-{task.name}-{seed}") for seed in range(seeds)]
         try:
-            if not Path(f"{run}-{task.name}-0").exists():  # else it was checked before
+            if not all(path.exists() for path in paths):  # else it was checked before
                 spec = spec_of(config)
+                chosen = preset or entry.preset_of(task.environment, spec)
+                config = dataclasses.replace(config, preset=chosen)
                 with own_code(config):
                     checked_agent(config.resolve(spec), spec)
         except ValueError as error:
             refused = error
             tell(f"{task.name} is skipped: {error}")
             continue
-        for seed in range(seeds):
-            one, path = dataclasses.replace(config, seed=seed), Path(f"{run}-{task.name}-{seed}")
+        for seed, path in enumerate(paths):
+            one = dataclasses.replace(config, seed=seed)
             cells.append(Cell(one, path, episodes or task.episodes))
     if not cells:
         raise ValueError(f"{agent} cannot act in any of the tasks: {refused}")
@@ -110,6 +113,10 @@ def benchmark(
                 if is_ != wanted and wanted is not None and name != "search_path":
                     why = f"{cell.directory} was run with {name} {is_}, not {wanted}"
                     raise ValueError(f"{why}: choose another --directory.")
+            evaluated = cell.directory / EVALUATION
+            if evaluated.is_file() and (n := read_json(evaluated, "episodes")) != cell.episodes:
+                why = f"{cell.directory} was evaluated over {n} episodes, not {cell.episodes}"
+                raise ValueError(f"{why}: remove {evaluated}, or choose another --directory.")
         lock.acquire()
         about = {
             "suite": suite,

@@ -47,7 +47,7 @@ def report() -> list[Check]:
         python = Check("Python", False, f"{python.detail} {wrong}", "unset PYTHONOPTIMIZE")
     try:
         jax = Check("JAX", True, ", ".join(devices()))
-    except RuntimeError as error:
+    except OSError as error:
         jax = Check("JAX", False, str(error), "pip install --upgrade jax")
     found: dict[str, dict[str, str]] = {tier: {} for tier in _TIERS}  # by package, what is wrong
     try:

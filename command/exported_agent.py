@@ -25,7 +25,7 @@ State = tuple[jax.Array, ...]
 class Decision(NamedTuple):
     """Outputs of `ExportedAgent.act`."""
 
-    action: jax.Array  # of the environment; to be ignored on a last step
+    action: jax.Array  # of agent.json's spec; to be ignored on a last step
     extras: dict[str, jax.Array]  # other outputs, by name; Reactor's `['mu']` is its policy
     state: State  # for the next time step
 

@@ -128,7 +128,7 @@ def _integer(info: Any) -> Any:
     """Integers may be written as 1e5."""
 
     def read(words: list[str]) -> int:
-        number = float(words[0]) if "e" in words[0] else int(words[0])
+        number = float(words[0]) if "e" in words[0].lower() else int(words[0])
         if number != number // 1:
             raise ValueError(f"{words[0]} is not an integer")
         return int(number)

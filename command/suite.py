@@ -44,8 +44,6 @@ def evaluate_suite(
       starts: how episodes begin: `noop`, or `states FOLDER`, which has a file `GAME.npz` written by
         record-states for each game (ms-pacman.npz).
     """
-    if output.exists():
-        raise ValueError(f"--output {output} exists already: choose another.")
     tasks: dict[tuple[str, str, str, int], Path] = {}  # by cells of a row
     for run in runs:
         config = read_config(run)
@@ -61,8 +59,10 @@ def evaluate_suite(
         tasks[row] = run
     if not tasks:
         raise ValueError("At least one run directory must be given.")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with output.open("w", newline="", encoding="utf-8", buffering=1) as file:
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        opened = output.open("x", newline="", encoding="utf-8", buffering=1)
+    with opened as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["algorithm", "regime", "game", "seed", "score"])
         for number, (row, run) in enumerate(tasks.items(), start=1):
@@ -104,7 +104,7 @@ def record_states(
         evaluation = Evaluation(
             config, trained.agent, environment, seed=seed, episodes=states, before_step=recorder
         )
-        evaluation.run(trained.params, None, trained.steps)
+        evaluation.run(trained.params, trained.actors, trained.steps)
     save_states(output, StartStates(game, recorder.states))
     print(f"{states} states of {game} in {output}")
 

@@ -72,6 +72,8 @@ def load_for(
         params = agent.acting_params(snapshots.read(steps, learner=template).learner)
     if like and actors is None:
         files = actor_files(run) if (run / PROGRAM).is_file() else []
+        if 0 < len(files) < config.num_actors:
+            raise ValueError(f"{run} has the states of {len(files)} of {config.num_actors} actors.")
         if not files:
             actors = snapshots.read(steps, **like).actors
         else:

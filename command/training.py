@@ -39,24 +39,14 @@ class RunFailedError(RuntimeError):
 
 
 class Summary(NamedTuple):
-    """How a run ended.
-
-    Attributes:
-      directory: the run directory.
-      steps: transitions taken, earlier parts of the run included.
-      updates: updates of the learner, earlier parts of the run included.
-      last_return: mean return of the last log row in which an episode ended, NaN if none did.
-      interrupted: whether it was stopped before its last step, by a signal or by `on_metrics`.
-      best_evaluation: mean return of the best evaluation, NaN if there was none. Its parameters are
-        in the snapshot `best`.
-    """
+    """How a run ended; steps and updates include its earlier parts, returns are means or NaN."""
 
     directory: Path
-    steps: int
-    updates: int
-    last_return: float
-    interrupted: bool
-    best_evaluation: float = math.nan
+    steps: int  # transitions taken
+    updates: int  # of the learner
+    last_return: float  # of the last row of metrics.csv in which an episode ended
+    interrupted: bool  # before its last step, by a signal or by `on_metrics`
+    best_evaluation: float = math.nan  # whose parameters are the snapshot `best`
 
 
 _Part = Generator[None, None, Summary]  # a run, see `_run`
@@ -231,14 +221,16 @@ def _run(
     """
     steps, _, snapshot_every = config.schedule
     evaluation = PeriodicEvaluation(config, agent, start=start.steps or 0)
-    snapshots = Snapshots(directory, keep=config.keep_snapshots)
     with contextlib.ExitStack() as stack:
         closing = stack.enter_context(contextlib.ExitStack())
         closing.callback(loop.close)
         lock.acquire()
+        if not resume:  # again: another process may have run since
+            check_unused(directory, config)
         seconds = start.restore(loop)
         if not resume:
             write_config(directory, config)  # first: what a kill leaves can be resumed
+        snapshots = Snapshots(directory, keep=config.keep_snapshots)
         stack.callback(process.close_log, process.setup_log(directory, console=seeds > 0))
         stack.push(closing.pop_all())  # before the log
         recorder = Recorder(

@@ -111,17 +111,17 @@ class DeviceLoop(Tally):
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second of calls, since the last call."""
-        means = jax.device_get(self.state.means)
-        if means.updates:
-            self._metrics.add(means.metrics, int(means.updates))
-            zeros = jax.tree.map(jnp.zeros_like, self.state.means)
-            self.state = self.state._replace(means=zeros)
-        flushed, clock = super().flush()
-        return flushed, {**clock, "steps_per_second": clock["acting_steps_per_second"]}
+        sums = jax.device_get(self.state.sums)
+        if sums.updates:
+            self._metrics.add(jax.device_get(sums.means()), int(sums.updates))
+            zeros = jax.tree.map(jnp.zeros_like, self.state.sums)
+            self.state = self.state._replace(sums=zeros)
+        means, clock = super().flush()
+        return means, {**clock, "steps_per_second": clock["acting_steps_per_second"]}
 
     def open_metrics(self) -> list[Any]:
-        """See `Tally`; the means of the state are with them."""
-        return [*super().open_metrics(), [np.array(x) for x in leaves_of(self.state.means)]]
+        """See `Tally`; the sums of the state are with them."""
+        return [*super().open_metrics(), [np.array(x) for x in leaves_of(self.state.sums)]]
 
     def running(self) -> dict[str, Any]:
         """Nothing: the environments are in `Snapshot.replay`."""
@@ -147,10 +147,10 @@ class DeviceLoop(Tally):
         leaves = [found[str(i)] for i in range(len(jax.tree.leaves(before)))]
         state: TrainState = with_leaves(before, leaves)
         state = state._replace(learner=copied(snapshot.learner), actors=copied(snapshot.actors))
-        *rest, means = open_metrics or [None]
+        *rest, sums = open_metrics or [None]
         self._restore(snapshot.counters, rest or None)
-        if means is not None:  # those in the snapshot may have been written into a row already
-            state = state._replace(means=with_leaves(state.means, means))
+        if sums is not None:  # those in the snapshot may have been written into a row already
+            state = state._replace(sums=with_leaves(state.sums, sums))
         self.state = jax.device_put(state, self.device)
         self.rows = int(state.progress.rows)
 

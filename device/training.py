@@ -39,11 +39,15 @@ class Progress(NamedTuple):
     diverged_at: jax.Array  # the first update whose priorities were not finite, -1 if there is none
 
 
-class Means(NamedTuple):
-    """Means over updates, 0 before the first, however the run is divided; float32 `[]`."""
+class Sums(NamedTuple):
+    """Sums over updates, which do not depend on how the run is divided into calls; float32 `[]`."""
 
     metrics: dict[str, jax.Array]
     updates: jax.Array
+
+    def means(self) -> dict[str, jax.Array]:
+        """The means, 0 where there was no update."""
+        return {name: x / jnp.maximum(self.updates, 1) for name, x in self.metrics.items()}
 
 
 class TrainState(NamedTuple):
@@ -56,7 +60,7 @@ class TrainState(NamedTuple):
     replay: ReplayState
     key: jax.Array  # of the draws
     progress: Progress
-    means: Means  # of metrics of updates, since they were last set to 0
+    sums: Sums  # of metrics of updates, since they were last set to 0
 
 
 class Training:
@@ -105,7 +109,7 @@ class Training:
             replay=self.replay.init(),
             key=jax.random.key_data(draw_key),
             progress=Progress(zero, zero, zero, zero, zero - 1, zero - 1),
-            means=Means(dict.fromkeys(self.metric_names, jnp.float32(0)), jnp.float32(0)),
+            sums=Sums(dict.fromkeys(self.metric_names, jnp.float32(0)), jnp.float32(0)),
         )
         # Some agents begin with weakly typed numbers, which a loop must not change.
         return jax.tree.map(
@@ -185,9 +189,8 @@ class Training:
         if self._config.on_policy:
             newest = functools.partial(self._once, kind="newest", count=1)
             state = jax.lax.cond(calls[0] > 0, newest, lambda state: state, state)
-        replayed = functools.partial(
-            self._once, kind="replayed", count=self._config.updates_per_call
-        )
+        count = self._config.updates_per_call
+        replayed = functools.partial(self._once, kind="replayed", count=count)
         if self._config.pace == "rounds":
             if self._config.replay_ratio:
                 state = jax.lax.fori_loop(0, calls[1], lambda _, state: replayed(state), state)
@@ -225,21 +228,20 @@ class Training:
         since = jnp.where(progress.updates == 0, progress.steps, progress.learning_since)
         if self._config.pace == "rounds":
             progress = progress._replace(learning_since=since)
+        first = progress.updates + 1 + jnp.argmin(finite).astype(jnp.int32)
         progress = progress._replace(
             updates=progress.updates + count,
-            diverged_at=jnp.where(
-                failed, progress.updates + 1 + jnp.argmin(finite), progress.diverged_at
-            ).astype(jnp.int32),
+            diverged_at=jnp.where(failed, first, progress.diverged_at),
         )
         age = jnp.mean(replay.ages(state.replay, slots).astype(jnp.float32))
         metrics: Mapping[str, jax.Array] = {**update.metrics, "replay_age": age}
-        number, before = state.means.updates + count, state.means.metrics.items()
-        means = {name: mean + (metrics[name] - mean) * (count / number) for name, mean in before}
+        totals = state.sums.metrics.items()
+        added = {name: total + count * metrics[name] for name, total in totals}
         return state._replace(
             learner=learner,
             replay=replay.set_priorities(state.replay, slots, update.priorities),
             progress=progress,
-            means=Means(means, number),
+            sums=Sums(added, state.sums.updates + count),
         )
 
 
@@ -290,6 +292,6 @@ def make_train(
         state, episodes = training.advance(training.init(key), jnp.asarray(calls), count)
         for name in WRONG:
             del episodes[name]
-        return state.learner, {**episodes, **state.means.metrics}
+        return state.learner, {**episodes, **state.sums.means()}
 
     return train

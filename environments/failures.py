@@ -44,10 +44,8 @@ def failure(what: str, error: BaseException) -> Exception:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         wanted = f'"retrax[{_EXTRAS[package]}]"' if package in _EXTRAS else package
-        return ImportError(
-            f"{what}: it needs the module {error.name}, which is not installed: "
-            f"pip install {wanted}"
-        )
+        missing = f"it needs the module {error.name}, which is not installed"
+        return ImportError(f"{what}: {missing}: pip install {wanted}")
     if isinstance(error, ImportError):
         return error
     if isinstance(error, SystemExit):

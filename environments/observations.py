@@ -65,8 +65,8 @@ class Part:
         except Exception as error:  # lists of several lengths, and whatever `__array__` raises
             raise MisfitError(f"is not an array, as {_shown(self._space)} requires") from error
         if array.shape != self._shape:
-            shown = _shown(self._space)
-            raise MisfitError(f"has shape {array.shape}, but {shown} has shape {self._shape}")
+            shown = f"{_shown(self._space)} has shape {self._shape}"
+            raise MisfitError(f"has shape {array.shape}, but {shown}")
         if array.dtype.kind not in (_NUMBERS if self._limits is None else _INTEGERS):
             kind = array.dtype if array.dtype.kind in "fc" else type(value).__name__
             raise MisfitError(f"is of type {kind}, which {_shown(self._space)} does not accept")
@@ -141,7 +141,8 @@ def floats(space: Any) -> Part:
     """Floats, as float32."""
 
     def write(array: np.ndarray, out: np.ndarray) -> None:
-        out[...] = array if array.shape == out.shape else array.ravel()
+        with np.errstate(over="ignore"):  # refused later, with its place
+            out[...] = array if array.shape == out.shape else array.ravel()
 
     return Part(space, write)
 

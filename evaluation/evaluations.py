@@ -35,29 +35,17 @@ _log = logging.getLogger("retrax")
 
 
 class Scores(NamedTuple):
-    """Returns of an evaluation.
+    """Results of an evaluation."""
 
-    Attributes:
-      mean_return: mean undiscounted return.
-      low: lower bound of its 95 % confidence interval; NaN for fewer than 10 episodes.
-      high: the upper bound.
-      episodes: how many.
-      steps: training steps of the evaluated parameters.
-      mean_length: transitions of an episode.
-      modes: `mean_return` and `episodes` of each of the agent's evaluation modes.
-      metrics: means of the episode metrics of the agent's entry that evaluations have too.
-      policy: what acted, in the words of the agent's entry; "" if it has none.
-    """
-
-    mean_return: float
-    low: float
+    mean_return: float  # undiscounted
+    low: float  # bound of its 95 % confidence interval; NaN for fewer than 10 episodes
     high: float
     episodes: int
-    steps: int
-    mean_length: float
-    modes: dict[str, dict[str, Any]]
-    metrics: dict[str, float]
-    policy: str = ""
+    steps: int  # of training, of the evaluated parameters
+    mean_length: float  # in transitions
+    modes: dict[str, dict[str, Any]]  # `mean_return` and `episodes` of each evaluation mode
+    metrics: dict[str, float]  # means of the agent's episode metrics
+    policy: str = ""  # what acted, in the words of the agent's entry
 
     def means(self) -> dict[str, float]:
         """Means over episodes: `return`, `length`, and `return_MODE` of each mode that occurred."""

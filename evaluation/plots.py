@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Runs that differ in these fields only have the same setting, whatever their length.
-_APART = {"seed", "environment", "steps", "log_every", "search_path", "logger"}
+_APART = {"id", "seed", "environment", "steps", "log_every", "search_path", "logger"}
 _APART |= {"snapshot_every", "snapshot_seconds", "evaluate_every", "evaluation_episodes"}
 _GREEDY = ("evaluation_return", "evaluator_return")  # of a run in one process, of a program
 _DOTS_PER_INCH = 120
@@ -103,10 +103,11 @@ def plot_learning_curves(
         raise ValueError("There is nothing to plot: no run directories were given.")
     if output is not None:
         check_png(Path(output))
-    paths: list[Path] = []
+    paths: dict[Path, Path] = {}  # each run once
     for path in map(Path, runs):  # of several seeds, those that have begun
-        paths += [run for run in seed_runs(path) if (run / "metrics.csv").is_file()] or [path]
-    loaded = [_read_run(path, metric, window) for path in paths]
+        found = [run for run in seed_runs(path) if (run / "metrics.csv").is_file()] or [path]
+        paths |= {run.resolve(): run for run in found}
+    loaded = [_read_run(path, metric, window) for path in paths.values()]
     environments = sorted({run.environment for run in loaded})
     columns = min(_MAX_COLUMNS, math.ceil(math.sqrt(len(environments))))
     styles, (width, height) = _styles(loaded), _PANEL_INCHES

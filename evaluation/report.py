@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..basics.files import writing
 from . import bsuite, statistics
 from .plots import draw_seeds, new_figure, new_panels, png
 from .suites import Suite, Task, find_suite, naming, read_json, read_rows
@@ -100,7 +101,9 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
         "<h2>How it was made</h2>",
         _table(["", ""], [[name, str(value)] for name, value in results.about.items()]),
     ]
-    output.parent.mkdir(parents=True, exist_ok=True)
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.touch()
     output.write_text(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -119,7 +122,7 @@ def _score_table(results: Results) -> str:
     }
     others = dict.fromkeys(other for each in published.values() for other in each)
     names = [
-        name if steps is None else f"{name}, {steps:.0e} steps".replace("e+0", "e")
+        name if steps is None else f"{name}, {steps:.3g} steps".replace("e+0", "e")
         for name, steps in others
     ]
     rows = []

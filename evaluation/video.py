@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..basics.files import writing
+
 _SMALL = 200  # pixels; Atari's frames have 210
 _ENLARGED = 400
 _FASTEST_GIF = 50.0  # frames per second; viewers slow faster ones down
@@ -51,7 +53,9 @@ class VideoWriter:
         self._ffmpeg: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "VideoWriter":
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(self._path):  # else it is refused before the episodes are played
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            (self._path if self._path.exists() else self._partial).open("ab").close()
         self._inside, self._ffmpeg = True, None
         return self
 

@@ -9,7 +9,7 @@ from ..agents.base import Agent
 from ..replay.interface import Stopped, Writer
 from ..training.learner import ParameterClient, packing_of
 from ..training.loop import Actor
-from ..training.snapshots import pack_actor, unpack_actor
+from ..training.snapshots import SnapshotInterval, pack_actor, unpack_actor
 from .config import ProgramConfig
 from .kinds import publisher_of
 from .node import POLL_SECONDS, CounterClient, Node, Peers
@@ -39,8 +39,9 @@ class ActorNode(Node):
         self._index = index
         if config.continues and (state := self._counter.peer.call("kept", index)) is not None:
             actor.state = unpack_actor(state, actor.state)
-        self._save_every = max(1, config.run.schedule[2] // config.run.num_actors)
-        self._next_save = self._save_every
+        every = max(1, config.run.schedule[2] // config.run.num_actors)
+        options: Any = {"seconds": config.run.snapshot_seconds, "clock": self._clock}
+        self._interval = SnapshotInterval(0, every=every, **options)
 
     def start(self) -> None:
         """Compiles, and waits for the learner's first parameters."""
@@ -83,11 +84,11 @@ class ActorNode(Node):
 
     def _count(self, taken: int) -> None:
         self._counter.count(taken)
-        if self._counter.total >= self._next_save:
+        if self._interval.is_due(self._counter.total):
             self._save()
 
     def _save(self) -> None:
-        self._next_save = self._counter.total + self._save_every
+        self._interval.saved(self._counter.total, took=0.0)
         self._counter.peer.call("keep", self._index, pack_actor(self._actor.state))
 
 

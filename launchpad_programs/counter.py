@@ -184,7 +184,7 @@ class Counter(Node):
         # A program that ended before its first snapshot left metrics and starts from the beginning.
         resumed = kept or (self._directory / "metrics.csv").exists()
         options: Any = {"stop": self._asked_to_stop, "seconds": seconds, "clock": self._clock}
-        options["resumed_at"] = min(start.steps, self._steps - 1) if resumed else None
+        options["resumed_at"] = start.steps - (start.steps >= self._steps) if resumed else None
         self._recorder = Recorder(self._run, self._directory, names, start=start, **options)
 
     def _restore(self, status: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from ..training.run_config import Purpose
 from ..training.snapshots import BestParameters
 from .actor import parameters_of
 from .config import ProgramConfig
-from .node import CounterClient, Node, Peers
+from .node import SAVE_SECONDS, CounterClient, Node, Peers
 
 _ENVIRONMENTS = 4  # stepped together
 _REPORT_SECONDS = 0.5
@@ -40,14 +40,9 @@ class EvaluatorNode(Node):
         super().__init__(peers)
         self._environment, self._parameters = environment, parameters
         self._counter = CounterClient(config, "evaluator/0", peers)
-        self._evaluation = Evaluation(
-            config.run,
-            agent,
-            environment,
-            seed=config.derive_seed(Purpose.EVALUATOR),
-            episodes=config.run.evaluation_episodes,
-            before_step=self._before_step,
-        )
+        run, seed = config.run, config.derive_seed(Purpose.EVALUATOR)
+        options: Any = {"episodes": run.evaluation_episodes, "before_step": self._before_step}
+        self._evaluation = Evaluation(run, agent, environment, seed=seed, **options)
         self._version = -1
         self._steps = 0  # of the run, when the node last reported
         self._rested_at, self._until = self._clock.monotonic(), math.inf
@@ -58,7 +53,7 @@ class EvaluatorNode(Node):
     def start(self) -> None:
         """Waits for the learner's first parameters."""
         self._report(state="waiting for the learner")
-        self._parameters.wait()
+        self._parameters.wait(SAVE_SECONDS)  # the replay may restore as long as it saved
 
     def step(self) -> bool:
         """Evaluates, if there is anything to evaluate, and rests; False."""

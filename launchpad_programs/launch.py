@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from ..basics.sentences import reason
 from ..command.parsing import part, tell, words_of
 from ..command.train import RunArguments, parse_run
 from ..command.training import own_code
@@ -22,7 +23,7 @@ from ..training.assembly import check_devices, checked_agent, open_snapshots, sp
 from ..training.process import DirectoryLock
 from ..training.run_config import PROGRAM, RunConfig, check_unused, new_directory, read_config
 from ..training.snapshots import check_states, newest_snapshot
-from .config import ProgramConfig, read_json, write_program
+from .config import STATUS, ProgramConfig, read_json, write_program
 from .engines import isolation
 from .engines.options import EngineOptions, ProgramOptions, missing_packages
 from .launcher import CALLER, LaunchSummary, run_program, summarise
@@ -46,15 +47,22 @@ class LaunchArguments(EngineOptions, RunArguments):
     def resumed(cls, directory: Path) -> "LaunchArguments":
         """The arguments that continue a program as it is."""
         run = read_config(directory)
-        if not (options := read_json(directory / PROGRAM)):
+        if not (path := directory / PROGRAM).is_file():
             raise ValueError(
                 f"{directory} was trained in one process: continue it with retrax train --resume "
                 f"{directory}"
             )
-        return cls(**vars(run), **options, resume=directory)
+        try:
+            options = ProgramOptions(**read_json(path))
+        except (TypeError, ValueError) as error:
+            why = f"is damaged or of another version of retrax ({reason(error)})"
+            raise ValueError(f"{path} {why}.") from error
+        return cls(**vars(run), **vars(options), resume=directory)
 
     def run(self, **changes: Any) -> RunConfig:
         """The run, with changes and a program's numbers of actors and environments."""
+        if self.on_device:
+            raise ValueError("on_device must be False in a program: retrax train has it.")
         actors = self.num_actors or self.workers.num_workers or _ACTORS
         num_envs = self.num_envs or (actors if self.acme else 0)
         return super().run(num_actors=actors, num_envs=num_envs, **changes)
@@ -91,6 +99,7 @@ def launch(
     with DirectoryLock(directory) as lock:  # the process takes it next
         check_unused(directory, program.run)
         lock.acquire()
+        check_unused(directory, program.run)  # again: another process may have run since
         write_program(program)
     # A network namespace is entered before NumPy has started its threads, so not in this process.
     # The other one continues the run at its beginning.
@@ -127,6 +136,8 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
                 "give --listen-everywhere."
             )
         lock.acquire()
+        if spec is not None:
+            check_unused(directory, program.run)  # again: another process may have run since
         opened = open_engine(engine, program, stack)
         write_program(program)
         run, acting = program.run, "workers" if program.has_workers else "actors"
@@ -187,7 +198,9 @@ def open_engine(
 def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfig, list[str]]:
     """The program that continues at its newest whole snapshot, and warnings for its log."""
     directory = program.directory
-    check: Callable[[int], None] = functools.partial(check_kept, directory)
+    check: Callable[[int], None] | None = None
+    if not program.has_workers:
+        check = functools.partial(check_kept, directory)
     if engine.name == "launchpad" and has_tables(program.run.replay) and not program.has_workers:
         newest = newest_snapshot(directory)
         if newest is not None and kept_file(directory, newest).is_file():
@@ -198,7 +211,9 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
         from ..replay.reverb import Checkpoints
 
         check = Checkpoints(directory).check
-    snapshots, notes = open_snapshots(directory, check=None if program.has_workers else check)
+    is_finished = read_json(directory / STATUS).get("phase") == "finished"
+    last_step = program.run.steps if is_finished else None
+    snapshots, notes = open_snapshots(directory, last_step, check=check)
     if snapshots is None:
         return program, notes
     check_states(directory)
@@ -218,8 +233,7 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
 
 def _program(run: RunConfig, directory: Path, engine: EngineOptions) -> ProgramConfig:
     """The program of a resolved run, which the engine could run."""
-    options = vars(part(engine, ProgramOptions))
-    program = ProgramConfig(run=run, directory=directory, **options)
+    program = ProgramConfig(run=run, directory=directory, **vars(part(engine, ProgramOptions)))
     check_engine(engine, program)
     return program
 

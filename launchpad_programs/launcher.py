@@ -29,23 +29,14 @@ _log = logging.getLogger("retrax")
 
 
 class LaunchSummary(NamedTuple):
-    """How a program ended; steps and updates include earlier parts of the run.
-
-    Attributes:
-      directory: the run directory.
-      steps: transitions taken.
-      updates: of the learner.
-      finished: whether the last step was taken.
-      failed: whether a node failed; `log.txt` of the run has its traceback.
-      snapshot: steps of the newest snapshot, None if there is none.
-    """
+    """How a program ended; steps and updates include earlier parts of the run."""
 
     directory: Path
-    steps: int
-    updates: int
-    finished: bool
-    failed: bool
-    snapshot: int | None
+    steps: int  # transitions taken
+    updates: int  # of the learner
+    finished: bool  # whether the last step was taken
+    failed: bool  # whether a node failed; `log.txt` of the run has its traceback
+    snapshot: int | None  # steps of the newest one
 
 
 def run_program(

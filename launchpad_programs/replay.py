@@ -25,9 +25,8 @@ class KeptReplayNode(ReplayNode, Node):
         self._snapshots.directory.parent.mkdir(exist_ok=True)
         if not config.restarts:  # states of later steps, or of an earlier run
             self._snapshots.remove_newer(-1 if config.resumed_at is None else config.resumed_at)
-        if (steps := self._snapshots.steps()) and (
-            config.restarts or steps[-1] == config.resumed_at
-        ):
+        steps = self._snapshots.steps()
+        if steps and (config.restarts or steps[-1] == config.resumed_at):
             self.restore(self._snapshots.read(self._snapshots.newest_whole(), replay=None).replay)
 
     def keep(self, steps: int) -> None:

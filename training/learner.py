@@ -6,6 +6,7 @@ version is published when the learner has compiled: an actor that waits for it w
 
 import collections
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -173,7 +174,7 @@ class ParameterClient:
         self._get, self._packing = get, packing
         self._period, self._stop, self._clock = update_period, stop, clock
         self._steps, self._reason = 0, "no call has been made"
-        self._arrived: tuple[int, bytes] | None = None
+        self._arrived = deque[tuple[int, bytes]](maxlen=1)  # a thread appends, another one pops
         self.blob: bytes | None = None  # of `params`
         self._known = -1  # the newest version that has arrived
         self._wake, self._closed, self._thread = clock.event(), clock.event(), None
@@ -231,10 +232,9 @@ class ParameterClient:
             self._wake.set()
 
     def _replace(self) -> None:
-        arrived, self._arrived = self._arrived, None
-        if arrived is None:
+        if not self._arrived:
             return
-        version, blob = arrived
+        version, blob = self._arrived.pop()
         self.staleness = max(0, version - self.version) if self.params is not None else 0
         self._unpack(blob)
         self.version = version
@@ -260,7 +260,8 @@ class ParameterClient:
             return
         self.failures, self._reason = 0, "the learner has not compiled yet"
         if blob is not None:
-            self._known, self._arrived = version, (version, blob)
+            self._known = version
+            self._arrived.append((version, blob))
 
 
 class Snapshot(NamedTuple):

@@ -54,9 +54,7 @@ class RunningReturns:
 class Actor:
     """Steps E environments together: one jitted decision, one row for each, one step of each.
 
-    Attributes:
-      state: the agent's actor states, `[E, ...]`. It may be set, as from a snapshot. Its buffers
-        are donated to the next step.
+    `state`, the agent's actor states `[E, ...]`, may be set; the next step is given its buffers.
     """
 
     def __init__(
@@ -400,7 +398,7 @@ class Loop(Tally):
             actor.restore_running(state)
         self._order = running["order"]
         self.learner.restore_running(running["learner"])
-        self._is_started = True
+        self._is_started = self.counters.steps > 0  # before, actors have no parameters yet
 
     def close(self) -> None:
         """Closes actors and learner."""

@@ -151,7 +151,8 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
             raise StopAtOnceError
         stop.set()
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ignores = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under nohup
+    numbers = (signal.SIGINT, signal.SIGTERM, *[signal.SIGHUP] * (not ignores))
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, request) for n in numbers} if in_main_thread else {}
     ended = threading.Event()
@@ -220,7 +221,8 @@ class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
         if self._file is None:  # or a fork's, whose parent keeps it
             return
         with contextlib.suppress(OSError):  # the directory may have been removed
-            self._path.unlink()
+            if os.path.samestat(os.fstat(self._file), self._path.stat()):  # else another's
+                self._path.unlink()
             if self._is_new:
                 self._directory.rmdir()
         self.forget()

@@ -10,7 +10,6 @@ import enum
 import functools
 import json
 import operator
-import os
 import time
 import uuid
 from pathlib import Path
@@ -109,7 +108,7 @@ class RunConfig:
     preset: str | None = None
     """The preset of the agent's fields; by default the agent's preset for the environment."""
 
-    steps: Annotated[int | None, Range(1)] = None
+    steps: Annotated[int | None, Range(1, 10**12)] = None
     """Time steps of all environments together; by default as many as the preset needs."""
 
     seed: Annotated[int, Range(0, MAX_SEED)] = 0
@@ -280,15 +279,11 @@ class RunConfig:
 def _check_together(run: RunConfig) -> None:
     """Refuses values of fields that workers, or a run on a device, do not have."""
     count = run.workers.num_workers
+    fetching = "None with workers, which act with the parameters that they fetch for each gradient"
     on_one = "1 with workers, whose gradients are computed on one device each"
     for applies, name, allowed, text in (
         (count, "num_actors", count, f"num_workers {count}, since every worker acts"),
-        (
-            count,
-            "actor_update_period",
-            None,
-            "None with workers, which act with the parameters that they fetch for each gradient",
-        ),
+        (count, "actor_update_period", None, fetching),
         (count, "learner_devices", 1, on_one),
         (run.on_device, "num_actors", 1, "1 if on_device is True"),
         (run.on_device, "learner_devices", 1, "1 if on_device is True"),
@@ -361,17 +356,16 @@ def new_directory(config: RunConfig) -> Path:
 
 def write_config(directory: Path, config: RunConfig) -> None:
     """Writes config.json, whole or not at all, with the run's id, which it keeps."""
-    own = run_id(directory) or uuid.uuid4().hex
-    write_json(directory / "config.json", {**values_of(config), "id": own})
+    own = run_id(directory) if (directory / "config.json").is_file() else None
+    write_json(directory / "config.json", {**values_of(config), "id": own or uuid.uuid4().hex})
 
 
 def run_id(directory: Path) -> str | None:
     """The id of the run whose directory this is, or has this; None of runs that have none."""
-    folders = (directory, *directory.parents[:2])  # a worker has one within the run's
-    path = next((x / "config.json" for x in folders if (x / "config.json").is_file()), None)
-    with contextlib.suppress(ValueError, AttributeError):
-        if path is not None:
-            return json.loads(path.read_text(encoding="utf-8")).get("id")
+    folders = (directory, *directory.parents[:3])  # a worker's snapshots are within the run's
+    with contextlib.suppress(StopIteration, ValueError, AttributeError):
+        path = next(x / "config.json" for x in folders if (x / "config.json").is_file())
+        return json.loads(path.read_text(encoding="utf-8")).get("id")
     return None
 
 
@@ -379,7 +373,9 @@ def read_config(directory: Path) -> RunConfig:
     """Reads config.json, or raises a ValueError that names all fields that are wrong."""
     path = directory / "config.json"
     if not path.is_file():
-        raise ValueError(f"{directory} is not a run directory: it has no config.json.")
+        runs = ", ".join(run.name for run in seed_runs(directory))
+        has = f"has the runs {runs}" if runs else "has no config.json"
+        raise ValueError(f"{directory} is not a run directory: it {has}.")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return _run_of(values).anchored()
@@ -395,6 +391,8 @@ def check_unused(directory: Path, config: RunConfig) -> None:
         raise ValueError(f"The run directory {directory} is a file.")
     if not directory.exists() or all(path.name == LOCK for path in directory.iterdir()):
         return
+    if seed_runs(directory):
+        raise ValueError(f"{directory} holds runs already: retrax train --resume {directory}")
     if not (directory / "config.json").exists():
         raise ValueError(f"The run directory {directory} is not empty, and holds no run.")
     changed = differences(read_config(directory), config)
@@ -429,8 +427,5 @@ def seed_runs(directory: Path) -> list[Path]:
 def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, RunConfig]:
     """The runs of `count` seeds, from the config's on, by directories that are yet to be made."""
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(count)]
-    if seed_runs(directory):
-        raise ValueError(f"{directory} holds runs already: retrax train --resume {directory}")
-    if directory.exists() and (not directory.is_dir() or set(os.listdir(directory)) - {LOCK}):
-        raise ValueError(f"{directory} must be a new directory or an empty one.")
+    check_unused(directory, config)
     return {directory / f"seed_{each.seed}": each for each in configs}

@@ -43,7 +43,9 @@ _RATIO = 4  # below, compression takes more time than it saves
 
 
 def write_state(path: Path, parts: Mapping[str, Any], run: str | None = None) -> None:
-    """Writes `parts`, see `pack_state`, into a file; see `sealed`."""
+    """Writes `parts`, see `pack_state`, into a file of a run with this id; see `sealed`."""
+    if run is not None and run_id(path.parent) != run:
+        raise ValueError(f"{path.parent} was removed, or is of another run by now.")
     with sealed(path) as file:
         pack_state(file, parts, run)
 
@@ -185,6 +187,7 @@ class Snapshots:
         self.directory = directory.absolute() / "snapshots"
         self._keep, self._check = keep, check
         self._damage: dict[int, str] = {}  # of the snapshots that were checked; "" if whole
+        self._run = run_id(directory)
 
     def path(self, steps: int) -> Path:
         """The file of the snapshot at some steps."""
@@ -242,7 +245,7 @@ class Snapshots:
         """Writes a snapshot, then removes those too many; an OSError leaves the older ones."""
         parts = {**snapshot._asdict(), "counters": pack(snapshot.counters)}
         parts = {name: part for name, part in parts.items() if part is not None}
-        write_state(self.path(steps), parts, run_id(self.directory.parent))
+        write_state(self.path(steps), parts, self._run)
         self._damage[steps] = ""
         self.remove_others(self.steps()[-self._keep :])
 
@@ -378,7 +381,7 @@ class BestParameters:
     """`best.npz` of a run: the parameters with the largest return; of equal, the newer."""
 
     def __init__(self, directory: Path):
-        self._path = directory / BEST
+        self._path, self._run = directory / BEST, run_id(directory)
 
     @property
     def exists(self) -> bool:
@@ -398,7 +401,7 @@ class BestParameters:
             return False
         parts = {"evaluation": pack([float(mean_return), steps]), "params": params}
         parts |= {} if actors is None else {"actors": actors}
-        write_state(self._path, parts, run_id(self._path.parent))
+        write_state(self._path, parts, self._run)
         return True
 
     def read(self, **templates: Any) -> Evaluated:

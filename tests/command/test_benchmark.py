@@ -84,11 +84,17 @@ def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):
     assert page.open == []
 
 
-def test_a_directory_of_other_runs_is_refused(refused, done):
+def test_a_directory_of_other_runs_is_refused(refused, done, tmp_path):
+    renamed, preset = tmp_path / "preset", "was run with preset other, not default: choose another"
+    shutil.copytree(done, renamed)
+    for path in renamed.glob("runs/*/config.json"):
+        path.write_text(path.read_text().replace('"preset": "default"', '"preset": "other"'))
     grid_of = ["benchmark", "classic", AGENT, *GRID, "--directory", done]
     other = ["benchmark", "atari5", "acer", "--tasks", "qbert", "--directory", done]
     for words, sentence in (
         ([*grid_of, "--steps", "300"], "was run with steps 240, not 300: choose another"),
+        ([*grid_of, "--episodes", "3"], "was evaluated over 2 episodes, not 3: remove"),
+        (["benchmark", "classic", AGENT, *GRID, "--seeds", "4", "--directory", renamed], preset),
         (other, f"{done} has runs of the suite classic: choose another"),
         (["report", done / "runs"], "has no results of retrax benchmark"),
     ):

@@ -128,7 +128,7 @@ def test_defaults_preset_and_options_give_the_fields(parsed, tmp_path, words, st
         ("train reactor --environment cach", "'cach' (did you mean catch"),
         ("train reactor --environment ALE/Pongg-v5", "(did you mean ALE/Pong-v5"),
         ("train reactor --environment Pendulum-v1", "Reactor needs discrete actions"),
-        (f"{CATCH} --steps 0", "steps must be an integer >= 1 or None, got 0."),
+        (f"{CATCH} --steps 0", ">= 1 and <= 1000000000000 or None, got 0."),
         (f"{CATCH} --preset smal", "Unknown preset 'smal' of reactor (did you mean small?)"),
         (f"{CATCH} --agent.replay.capacity 10000000000", "A replay of 10000000000 rows needs"),
         (f"{CATCH} --agent.replay.capacity 600 --num-envs 60", "but a sequence needs 17"),
@@ -221,7 +221,7 @@ def test_errors_in_the_library_keep_their_traceback(monkeypatch):
         ((), "{run} holds this run already: retrax train --resume {run}"),
         (("--run-directory", "{run}/snapshots"), "is not empty, and holds no run"),
         (("--run-directory", "{run}/log.txt"), "is a file"),
-        (("--seeds", 2), "{run} must be a new directory or an empty one."),
+        (("--seeds", 2), "{run} holds this run already: retrax train --resume {run}"),
     ],
 )
 def test_directories_that_are_in_use(run, tiny, refused, monkeypatch, options, sentence):
@@ -280,7 +280,7 @@ def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
         ("--num-workers 3", "--num-workers cannot be given"),
         ("--run-directory x", "--run-directory cannot be given"),
         ("", "{run} is at 240 steps already: to continue, give more steps than that"),
-        ("--steps 0", "--steps must be an integer >= 1 or None, got 0."),
+        ("--steps 0", "--steps must be an integer >= 1 and <= 1000000000000 or None, got 0."),
     ],
 )
 def test_a_resumed_run_keeps_its_config(run, refused, options, sentence):

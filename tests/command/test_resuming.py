@@ -11,6 +11,7 @@ from benchmark_modules import FOLDER
 from fresh_python import run_python
 from run_files import check_equal, newest, rows, stop_with
 
+from retrax.command import training
 from retrax.evaluation.evaluations import PeriodicEvaluation
 from retrax.training.snapshots import read_state, write_state
 
@@ -88,7 +89,7 @@ def test_evaluations_and_their_interruption(train, resume, monkeypatch):
     check_equal(resume(parts), one)
 
 
-def test_actors_in_one_thread_are_one_run(train, resume):
+def test_actors_in_one_thread_are_one_run(train, resume, monkeypatch):
     """Their order and the age of their parameters continue too."""
     flags = ["--num-actors", "2", "--actor-update-period", "7"]
     one, parts = (
@@ -96,6 +97,12 @@ def test_actors_in_one_thread_are_one_run(train, resume):
         for name, steps in (("one", 240), ("parts", 100))
     )
     check_equal(resume(parts), one)
+    with monkeypatch.context() as patch:  # stopped before the first step
+        signalled = os.getpid(), signal.SIGINT
+        patch.setattr(training, "describe", lambda *_, **__: os.kill(*signalled) or [])
+        none = train("none", *flags, environment="CartPole-v1")
+    assert newest(none)[0] == 0
+    check_equal(resume(none), one)
 
 
 def resumed_line(directory):

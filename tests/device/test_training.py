@@ -101,7 +101,7 @@ def test_a_run_is_that_of_the_host_bit_for_bit(pace):
     assert np.isfinite(episodes["return"]).sum() == loop.counters.episodes == 6 * NUM_ENVS
     assert np.nanmean(episodes["return"]) == means["episode_return"]
     assert np.nanmean(episodes["length"]) == means["episode_length"] == 9.0
-    found = state.means.metrics
+    found = state.sums.means()
     for name in ("score", "replay_age"):
         np.testing.assert_allclose(found[name], means[name], rtol=1e-5)
 

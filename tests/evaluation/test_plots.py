@@ -13,6 +13,7 @@ from retrax.evaluation.plots import plot_learning_curves, read_metrics
 def make_run(directory, metrics, *, agent="reactor", environment="Catch", seed=0, **config):
     directory.mkdir(parents=True)
     config = {"agent": agent, "environment": environment, "seed": seed, **config}
+    config["id"] = str(directory)  # which is another one in each run
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "metrics.csv").write_text(metrics)
     return directory
@@ -94,7 +95,7 @@ def test_seeds_share_a_colour_and_a_bold_mean(tmp_path):
         make_run(tmp_path / "seed_10", make_metrics([0, 100], [3.0, 5.0]), seed=10),
     ]
     (make_run(tmp_path / "seed_11", SHORT, seed=11) / "metrics.csv").unlink()
-    for given in (runs, [tmp_path]):
+    for given in (runs, [tmp_path], [tmp_path, runs[0], *runs]):
         (axes,) = plot_learning_curves(given).axes
         assert curves_of(axes) == {
             ("C0", False): [[(0, 1), (100, 3), (200, 9)], [(0, 3), (100, 5)]],

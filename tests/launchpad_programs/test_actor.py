@@ -82,6 +82,13 @@ def test_it_saves_its_state_now_and_then_and_at_its_end(tmp_path):
     assert parts.parameters.closed
 
 
+def test_it_saves_its_state_after_seconds_too(tmp_path):
+    parts = Parts(tmp_path, grants=[100], snapshot_every=10**6, snapshot_seconds=0.0)
+    for _ in range(2):
+        parts.node.step()
+    assert parts.saved() == [2, 2]
+
+
 def test_a_resumed_or_restarted_actor_restores_its_state(tmp_path):
     first = Parts(tmp_path, grants=[100])
     first.node.step()

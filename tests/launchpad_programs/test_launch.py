@@ -13,8 +13,10 @@ import pytest
 from program_configs import make_config, make_run, make_workers
 
 import retrax
+from retrax.basics.files import write_json
 from retrax.command.main import main
 from retrax.launchpad_programs import launch as launch_module
+from retrax.launchpad_programs.config import STATUS, write_program
 from retrax.launchpad_programs.engines import options as options_module
 from retrax.launchpad_programs.engines import ray_session
 from retrax.launchpad_programs.engines.options import (
@@ -30,7 +32,7 @@ from retrax.replay.rows import row_spec
 from retrax.training import assembly
 from retrax.training.learner import Snapshot, packing_of
 from retrax.training.process import DirectoryLock
-from retrax.training.run_config import write_config
+from retrax.training.run_config import PROGRAM, write_config
 from retrax.training.snapshots import Snapshots
 
 needs_launchpad = pytest.mark.skipif(
@@ -156,6 +158,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         ([*CATCH, "--num-actors", -1], "--num-actors must be an integer >= 0, got -1"),
         pytest.param([*CATCH, "--num-actors", 10**6], "of memory, but", marks=needs_launchpad),
         ([*CATCH, "--steps", 0], "steps must be an integer >= 1"),
+        ([*CATCH, "--on-device"], "on_device must be False in a program: retrax train has it"),
         ([*CATCH, "--acme", "no_such:OPTIONS"], "no_such"),
         (
             [*CATCH, "--num-envs", 200_000],
@@ -215,6 +218,17 @@ def test_run_directories_that_are_refused(refused, tmp_path):
     assert "holds a run with another config" in refused(*CATCH, "--run-directory", tmp_path)
     advice = f"was trained in one process: continue it with retrax train --resume {tmp_path}"
     assert advice in refused("--resume", tmp_path)
+    for text, why in (("", "Expecting value"), ('{"x": 1}', "unexpected keyw"), ("[1]", "cannot")):
+        (tmp_path / PROGRAM).write_text(text)
+        found = refused("--resume", tmp_path)
+        assert f"{tmp_path / PROGRAM} is damaged or of another version of retrax (" in found
+        assert why in found
+    program = make_config(tmp_path, run=make_run(steps=300, evaluate_every=0))
+    write_program(program)
+    Snapshots(tmp_path).save(300, Snapshot((), {}, {"steps": 300}))
+    write_json(tmp_path / STATUS, {"phase": "finished"})
+    for more in ([], ["--steps", 200]):
+        assert "is at 300 steps already: to continue" in refused("--resume", tmp_path, *more)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import concurrent.futures
 import fcntl
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,6 +119,17 @@ def test_the_first_signal_sets_the_event_and_the_second_interrupts(number):
     assert signal.getsignal(number) is before
 
 
+def test_a_hangup_that_is_ignored_as_under_nohup_stays_so():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.is_set()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_other_threads_have_no_signals():
     def run():
         with stop_on_signals() as stop:
@@ -192,6 +204,17 @@ def test_a_fork_does_not_end_the_lock(tmp_path):
         assert (tmp_path / LOCK).exists()
         with pytest.raises(ValueError, match=f"process {os.getpid()}"):
             DirectoryLock(tmp_path)
+
+
+def test_a_lock_whose_directory_was_removed_leaves_a_later_one(tmp_path):
+    directory = tmp_path / "run"
+    with DirectoryLock(directory) as lock:
+        lock.acquire()
+        shutil.rmtree(directory)
+        directory.mkdir()
+        later = DirectoryLock(directory)
+    with later, pytest.raises(ValueError, match="is in use by process"):
+        DirectoryLock(directory)
 
 
 def test_a_new_directory_is_made_only_when_the_lock_is_acquired(tmp_path):

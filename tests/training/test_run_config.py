@@ -67,6 +67,9 @@ def test_config_round_trip(tmp_path, agent_config):
     configs.write_config(tmp_path, run)
     assert configs.read_config(tmp_path) == run.anchored()
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    (within := tmp_path / "runs" / "a").mkdir(parents=True)  # of a project with such a file
+    configs.write_config(within, run)
+    assert configs.run_id(within) != configs.run_id(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
     assert (values["agent"], values["seed"]) == ("reactor", 2**32 - 1)
     assert values["agent_config"]["replay"]["selector"] == "contextual"
@@ -75,7 +78,8 @@ def test_config_round_trip(tmp_path, agent_config):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"steps": 0}, r"steps must be an integer >= 1 or None, got 0\."),
+        ({"steps": 0}, r"steps must be an integer >= 1 and .* or None, got 0\."),
+        ({"steps": 10**12 + 1}, "steps must be an integer >= 1 and <= 1000000000000 or None"),
         ({"keep_snapshots": 0}, r"keep_snapshots must be an integer >= 1, got 0\."),
         ({"seed": -1}, r"seed must be .*, got -1\."),
         ({"seed": 2**32}, r"seed must be .*, got 4294967296\."),

@@ -191,6 +191,18 @@ def test_states_of_another_run_are_refused(tmp_path):
             function(directory)
     with pytest.raises(ValueError, match=r"best.npz cannot be read \(it is of another run, whose"):
         BestParameters(other).read()
+    best, (states, late) = BestParameters(one), (Snapshots(x) for x in (one, worker))
+    shutil.rmtree(one)
+    one.mkdir()
+    for directory in (one, other):  # a removed run's, and one with a later run
+        (directory / "config.json").unlink(missing_ok=True)
+        write_config(directory, RunConfig(agent="acer", environment="catch"))
+    for write in (states.save, late.save):
+        with pytest.raises(ValueError, match="was removed, or is of another run by now"):
+            write(9, make_snapshot(9))
+    with pytest.raises(ValueError, match="was removed, or is of another run by now"):
+        best.offer((), mean_return=2.0, steps=9)
+    assert [path.name for path in one.iterdir()] == ["config.json"]
     (other / "config.json").write_text("{}")  # an earlier version's
     assert read(other).counters["steps"] == 7
 
