@@ -113,10 +113,9 @@ def benchmark(
                 if is_ != wanted and wanted is not None and name != "search_path":
                     why = f"{cell.directory} was run with {name} {is_}, not {wanted}"
                     raise ValueError(f"{why}: choose another --directory.")
-            evaluated = cell.directory / EVALUATION
-            if evaluated.is_file() and (n := read_json(evaluated, "episodes")) != cell.episodes:
-                why = f"{cell.directory} was evaluated over {n} episodes, not {cell.episodes}"
-                raise ValueError(f"{why}: remove {evaluated}, or choose another --directory.")
+            path = cell.directory / EVALUATION
+            if path.is_file() and (n := read_json(path, "episodes")) != cell.episodes:
+                raise ValueError(f"{path} has {n} episodes, not {cell.episodes}: remove it first.")
         lock.acquire()
         about = {
             "suite": suite,

@@ -93,7 +93,7 @@ def test_a_directory_of_other_runs_is_refused(refused, done, tmp_path):
     other = ["benchmark", "atari5", "acer", "--tasks", "qbert", "--directory", done]
     for words, sentence in (
         ([*grid_of, "--steps", "300"], "was run with steps 240, not 300: choose another"),
-        ([*grid_of, "--episodes", "3"], "was evaluated over 2 episodes, not 3: remove"),
+        ([*grid_of, "--episodes", "3"], "evaluation.json has 2 episodes, not 3: remove it first."),
         (["benchmark", "classic", AGENT, *GRID, "--seeds", "4", "--directory", renamed], preset),
         (other, f"{done} has runs of the suite classic: choose another"),
         (["report", done / "runs"], "has no results of retrax benchmark"),
