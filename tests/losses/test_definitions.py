@@ -166,12 +166,6 @@ def sequence_priority(rng):
     return (td_error, mask, eta), oracles.sequence_priority(td_error, mask, eta)
 
 
-def trust_region_projection(rng):
-    g, k = rng.normal(size=(2, rng.choice([1, 3]))) * [[1.0], [rng.choice([0.1, 1.0, 10.0])]]
-    delta = rng.uniform(0.01, 3)
-    return (g, k, delta), oracles.trust_region(g, k, delta)
-
-
 # With the relative and the absolute tolerance.
 CASES = {
     acer_policy_gradient: (2e-4, 2e-4),
@@ -190,7 +184,6 @@ CASES = {
     transformed_n_step_double_q_return: (1e-4, 1e-4),
     transformed_off_policy_return: (1e-4, 1e-4),
     truncated_importance_trajectory: (2e-4, 2e-4),
-    trust_region_projection: (1e-4, 1e-4),
 }
 
 
