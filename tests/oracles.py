@@ -58,27 +58,6 @@ def priority_tree_probabilities(present, priorities):
     return estimates / estimates.sum()
 
 
-def partition_estimates(cell_of, priorities, collection_of):
-    """Estimates by the paper's definition, for a partition in cells of one known priority each.
-
-    `cell_of[t]` is the cell of slot t, `collection_of[i]` the collection J of cells around cell i;
-    `priorities` is NaN where unknown. Estimate: the mean of the priorities known in J, weighted by
-    the lengths of their cells.
-    """
-    estimates = np.array(priorities, np.float64)
-    known_slots = [t for t in range(len(priorities)) if not np.isnan(priorities[t])]
-    for t in range(len(priorities)):
-        if t in known_slots:
-            continue
-        total, weights = 0.0, 0
-        for s in known_slots:
-            if collection_of[cell_of[s]] == collection_of[cell_of[t]]:
-                length = sum(cell == cell_of[s] for cell in cell_of)
-                total, weights = total + length * priorities[s], weights + length
-        estimates[t] = total / weights
-    return estimates
-
-
 # losses/off_policy.py
 
 
@@ -154,12 +133,6 @@ def expected_off_policy_return(q_t, a_t, r_t, discount_t, pi_t, c_t, eps=None):
 
 
 # losses/policy_gradient.py: estimators as vectors, given grad pi(a) for each action, [A, P].
-
-
-def leave_one_out(grad_pi, q, a, return_):
-    """Reactor, section 3.1, eq. 9."""
-    others = sum(q[b] * grad_pi[b] for b in range(len(q)) if b != a)
-    return return_ * grad_pi[a] + others
 
 
 def beta_leave_one_out(grad_pi, q, a, return_, beta):

@@ -201,15 +201,13 @@ def test_example_of_the_paper():
 
 @pytest.mark.parametrize("cell_length", [1, 2, 4, 16])
 def test_one_known_priority_in_each_aligned_cell_is_the_partition_of_the_paper(cell_length):
-    capacity = 32
-    rng = np.random.default_rng(cell_length)
-    cell_of = np.arange(capacity) // cell_length
+    """Each slot has the priority that is known in its cell."""
+    capacity, rng = 32, np.random.default_rng(cell_length)
     cells = capacity // cell_length
     known = np.arange(cells) * cell_length + rng.integers(cell_length, size=cells)
-    priorities = np.full(capacity, UNKNOWN)
-    priorities[known] = rng.random(cells)
-    tree = make_tree(capacity, range(capacity), dict(zip(known, priorities[known], strict=True)))
-    estimates = oracles.partition_estimates(cell_of, priorities, collection_of=np.arange(cells))
+    priorities = rng.random(cells)
+    tree = make_tree(capacity, range(capacity), dict(zip(known, priorities, strict=True)))
+    estimates = np.repeat(priorities, cell_length)
     np.testing.assert_allclose(
         tree.probabilities(np.arange(capacity)), estimates / estimates.sum(), rtol=1e-12
     )
