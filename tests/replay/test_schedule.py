@@ -59,18 +59,6 @@ def test_rounds_replay_in_calls_of_several_updates(on_policy):
     assert left == {0, 1, 2}
 
 
-def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
-    schedule = make_schedule(pace="rounds", replay_ratio=4.0)
-    counts = []
-    for rounds in range(1, 2001):
-        observe(schedule, 20 * rounds, rounds=rounds)
-        counts.append(len(take(schedule)))
-    # The variance of a Poisson distribution is its mean; a fixed count would have none.
-    assert abs(np.mean(counts) - 4) < 4 * 2 / np.sqrt(2000)
-    assert abs(np.var(counts) - 4) < 0.6
-    assert min(counts) == 0
-
-
 @pytest.mark.parametrize(("left", "per_call"), [(0, 1), (1, 1), (3, 1), (1, 4), (2, 4)])
 def test_a_restored_schedule_continues_identically(left, per_call):
     """In the middle of a round too."""
