@@ -94,27 +94,6 @@ def test_one_update_is_the_pseudo_code(kind, trust_region):
     np.testing.assert_array_equal(jax.random.key_data(new.key), keys[0])
 
 
-@pytest.mark.parametrize("kind", sorted(SPECS))
-def test_erratum_12b_a_larger_batch_has_the_same_trust_region(kind):
-    """Twice the same segments: the mean, and so the step, is the same.
-
-    With continuous actions each segment draws actions of its own, so all advantages are 0 here.
-    """
-    agent, _ = linear(kind)
-    learner, rows = first_state(agent), random_rows(kind, 0, 3, 6)
-    if kind == "continuous":
-        advantage = jnp.zeros_like(learner.params["advantage"])
-        learner = learner._replace(params=learner.params | {"advantage": advantage})
-    twice = {name: np.concatenate([value, value]) for name, value in rows.items()}
-    (once, outputs), (both, _) = (
-        agents.update(agent)(learner, as_sample(each)) for each in (rows, twice)
-    )
-    assert outputs.metrics["constrained"] > 0.1
-    chex.assert_trees_all_close(
-        once.params["network"], both.params["network"], rtol=1e-4, atol=1e-6
-    )
-
-
 def test_metrics_tell_how_far_actions_are_from_the_policy():
     agent, _ = linear("discrete")
     learner, rows = agent.init(jax.random.key(0)), random_rows("discrete", 0, 3, 6)
