@@ -4,7 +4,7 @@ It is kept for all workers, for processes that tests start, and for later runs. 
 most tests is compilation, which is twice as fast without the optimisations; long learning runs
 (`pytest -m slow`) are compiled with them.
 
-JAX reads these variables when it is imported, so they are set before any test module is.
+JAX and NumPy read these variables when they are imported: they are set before any test module is.
 """
 
 import ctypes
@@ -22,6 +22,8 @@ _CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# Threads of a product of matrices spin while they wait: beside others, that is most of its time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_configure(config):
