@@ -299,13 +299,6 @@ def test_episodes_begin_in_each_state_in_turn():
     assert begun == [[0, 2, 1], [1, 0, 2]]
 
 
-def test_frames_are_counted_from_where_the_episode_begins():
-    environment = EmulatedAtari("pong", states=[played().emulator_state()], max_frames=20)
-    kinds = [environment.reset().step_type[0]]
-    kinds += [environment.step(np.zeros(1, int)).step_type[0] for _ in range(6)]
-    assert kinds == [FIRST, MID, MID, MID, MID, LAST, FIRST]
-
-
 def test_no_op_starts_are_spread_and_depend_on_the_seed_alone():
     def pictures(num_envs, seed):
         environment = EmulatedAtari("seaquest", num_envs=num_envs, seed=seed)
@@ -354,13 +347,6 @@ def test_pixels_are_means_of_areas(data):
     assert found.shape == (height, width)
     # Half a grey level of rounding, and the sums are float32.
     np.testing.assert_allclose(found.astype(float), exact, atol=0.5 + 1e-3)
-
-
-def test_smaller_pictures_by_hand():
-    """Three columns to two: (2 a + b) / 3 and (b + 2 c) / 3."""
-    picture = np.array([[30, 60, 90], [30, 60, 90]], np.uint8)
-    np.testing.assert_array_equal(area_resize(picture, 1, 2), [[40, 80]])
-    np.testing.assert_array_equal(area_resize(picture, 2, 3), picture)
 
 
 STARTS = StartStates("pong", [b"abc", b"\0\1"])
