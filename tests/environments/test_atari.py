@@ -163,14 +163,12 @@ def test_no_op_starts_are_from_zero_to_most_frames_of_doing_nothing():
 
 def test_episodes_depend_on_the_seed_and_their_environments_number_alone():
     """Neither on how many there are nor on threads."""
-    actions = random_actions(Atari("pong", num_envs=3), 60)
-
-    def run(num_envs, seed):
-        sticky = {"repeat_action_probability": 0.25, "num_threads": num_envs}
-        environment = Atari("pong", num_envs=num_envs, seed=seed, **sticky)
-        return history(environment, actions[:, :num_envs])
-
-    three, two, other = run(3, seed=1), run(2, seed=1), run(3, seed=2)
+    environments = [
+        Atari("pong", num_envs=n, seed=seed, repeat_action_probability=0.25, num_threads=n)
+        for n, seed in ((3, 1), (2, 1), (3, 2))
+    ]
+    actions = random_actions(environments[0], 60)
+    three, two, other = (history(each, actions[:, : each.num_envs]) for each in environments)
     for name in three:
         np.testing.assert_array_equal(three[name][:, :2], two[name])
     assert (three["observation"] != other["observation"]).any()
