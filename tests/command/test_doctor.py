@@ -116,10 +116,10 @@ def test_python_without_docstrings_is_named():
 @pytest.mark.parametrize(
     ("program", "seconds", "line"),
     [
-        ("raise ImportError('it is old')", 60.0, "JAX no does not start: ImportError: it is old"),
-        ("import os; os._exit(3)", 60.0, "JAX no does not start: exit status 3"),
-        ("print('no JSON')", 60.0, "JAX no does not answer: "),
-        ("import time; time.sleep(60)", 0.1, "JAX no does not answer: "),
+        ("raise ImportError('is old')", 60.0, "JAX no JAX does not start: ImportError: is old"),
+        ("import os; os._exit(3)", 60.0, "JAX no JAX does not start: exit status 3"),
+        ("print('no JSON')", 60.0, "JAX no JAX does not answer: "),
+        ("import time; time.sleep(60)", 0.1, "JAX no JAX does not answer: "),
     ],
 )
 def test_jax_that_does_not_start(monkeypatch, program, seconds, line):
