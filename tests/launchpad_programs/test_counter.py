@@ -226,7 +226,7 @@ def test_a_resumed_run_continues_counting(make_counter, tmp_path, caplog):
     steps = steps_in_rows(tmp_path)
     assert steps == sorted(steps)
     assert steps[-1] == 300
-    counter = make_counter(steps=250)  # fewer than before, of which none is lost
+    counter = make_counter(steps=150)  # fewer than before, of which none is lost
     counter.open(kept | {"steps": 300}, ["loss"])
     counter.close()
     assert steps_in_rows(tmp_path) == steps
