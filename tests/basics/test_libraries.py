@@ -17,7 +17,9 @@ DISTRIBUTED = ("tensorflow", "reverb", "acme", "launchpad")
 
 # Imports each module given, and prints what it should not load.
 IMPORT_EACH = f"""
-import importlib, sys
+import gc, importlib, sys
+
+gc.disable()  # modules that are imported again are many objects
 
 def loaded():
     return {{name: sys.modules[name] for name in {DISTRIBUTED} if name in sys.modules}}
