@@ -134,7 +134,7 @@ def test_a_restored_environment_goes_on_bit_for_bit(id):
         with pytest.raises(ValueError, match=r"has no state that can be saved|is a minatar\."):
             pack(one.state())
         return
-    ended = continued(one, other, before=36, after=60)
+    ended = continued(one, other, before=37, after=60)  # one of two Blackjacks begins
     assert ended > 1 or id in (LQR, "bsuite:cartpole/3"), "whose episodes are long"
     early = made(id, seed=6, num_envs=2)
     one.reset()
