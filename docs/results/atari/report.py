@@ -18,6 +18,7 @@ GAMES = {
     ("ACER", "atari_laptop"): "acer",
     ("ACER", "atari_laptop before"): "before",
     ("Reactor", "atari_laptop"): "reactor",
+    ("Reactor", "atari_laptop, continued"): "reactor_longer",
 }
 OTHERS = ("DQN", "Rainbow", "IQN", "QR-DQN", "PPO")
 TRIED = {
