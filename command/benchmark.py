@@ -87,10 +87,10 @@ def benchmark(
         try:
             if not all(path.exists() for path in paths):  # else it was checked before
                 spec = spec_of(config)
-                chosen = preset or entry.preset_of(task.environment, spec)
-                config = dataclasses.replace(config, preset=chosen)
                 with own_code(config):
-                    checked_agent(config.resolve(spec), spec)
+                    resolved = config.resolve(spec)
+                    checked_agent(resolved, spec)
+                config = dataclasses.replace(config, preset=resolved.preset)
         except ValueError as error:
             refused = error
             tell(f"{task.name} is skipped: {error}")

@@ -44,6 +44,8 @@ def evaluate_suite(
       starts: how episodes begin: `noop`, or `states FOLDER`, which has a file `GAME.npz` written by
         record-states for each game (ms-pacman.npz).
     """
+    if output.exists():
+        raise ValueError(f"--output {output} exists already: choose another.")
     tasks: dict[tuple[str, str, str, int], Path] = {}  # by cells of a row
     for run in runs:
         config = read_config(run)
@@ -87,8 +89,7 @@ def record_states(
       run: the run directory, of an Atari game.
       output: the .npz file to write.
       states: states to record, one in each episode. Episodes begin with up to 30 no-ops.
-      steps: maximum steps (of 4 frames) of an episode; the state is drawn uniformly among its
-        steps.
+      steps: maximum steps (of 4 frames) of an episode; its state is drawn uniformly among them.
       seed: seed of the episodes and of the draws of states.
     """
     config = read_config(run)

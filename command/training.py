@@ -225,10 +225,9 @@ def _run(
         closing = stack.enter_context(contextlib.ExitStack())
         closing.callback(loop.close)
         lock.acquire()
-        if not resume:  # again: another process may have run since
-            check_unused(directory, config)
         seconds = start.restore(loop)
         if not resume:
+            check_unused(directory, config)  # again: another process may have run since
             write_config(directory, config)  # first: what a kill leaves can be resumed
         snapshots = Snapshots(directory, keep=config.keep_snapshots)
         stack.callback(process.close_log, process.setup_log(directory, console=seeds > 0))

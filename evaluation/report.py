@@ -101,17 +101,16 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
         "<h2>How it was made</h2>",
         _table(["", ""], [[name, str(value)] for name, value in results.about.items()]),
     ]
-    with writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.touch()
-    output.write_text(
+    page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{_STYLE}</style></head><body>\n"
         + "\n".join(sections)
-        + "\n</body></html>\n",
-        encoding="utf-8",
+        + "\n</body></html>\n"
     )
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(page, encoding="utf-8")
     return output
 
 

@@ -151,8 +151,8 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
             raise StopAtOnceError
         stop.set()
 
-    ignores = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under nohup
-    numbers = (signal.SIGINT, signal.SIGTERM, *[signal.SIGHUP] * (not ignores))
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under nohup
+    numbers = (signal.SIGINT, signal.SIGTERM, *(() if is_ignored else (signal.SIGHUP,)))
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, request) for n in numbers} if in_main_thread else {}
     ended = threading.Event()

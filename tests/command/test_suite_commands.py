@@ -149,7 +149,7 @@ def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, re
     pong = states / "pong.npz"
     refuses(f"{pong} is not a file", breakout, runs["pong"], "--starts", "states", states)
     output.write_text("precious")
-    refuses(f"{output} cannot be written: File exists", breakout)
+    refuses(f"{output} exists already: choose another", breakout)
 
 
 @pytest.mark.parametrize(

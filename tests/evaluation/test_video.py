@@ -95,13 +95,11 @@ def test_an_exception_and_no_frames_leave_nothing(tmp_path, suffix):
         write(tmp_path / f"a{suffix}", interrupted())
     with pytest.raises(ValueError, match="No frame was given"):
         write(tmp_path / f"a{suffix}", [])
-    for path in (tmp_path / f"b{suffix}", f"/proc/a{suffix}", f"/proc/b/a{suffix}"):
-        if path == tmp_path / f"b{suffix}":
-            path.mkdir()
+    (folder := tmp_path / f"b{suffix}").mkdir()
+    for path in (folder, f"/proc/a{suffix}", f"/proc/b/a{suffix}"):
         with pytest.raises(OSError, match=f"^{path} cannot be written: "):
             VideoWriter(path).__enter__()
-    path = tmp_path / f"b{suffix}"
-    path.rmdir()
+    folder.rmdir()
     assert list(tmp_path.iterdir()) == []
 
 
