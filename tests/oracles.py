@@ -135,6 +135,12 @@ def expected_off_policy_return(q_t, a_t, r_t, discount_t, pi_t, c_t, eps=None):
 # losses/policy_gradient.py: estimators as vectors, given grad pi(a) for each action, [A, P].
 
 
+def leave_one_out(grad_pi, q, a, return_):
+    """Reactor, section 3.1, eq. 9."""
+    others = sum(q[b] * grad_pi[b] for b in range(len(q)) if b != a)
+    return return_ * grad_pi[a] + others
+
+
 def beta_leave_one_out(grad_pi, q, a, return_, beta):
     """Reactor, section 3.1, eq. 10."""
     return beta * (return_ - q[a]) * grad_pi[a] + sum(q[b] * grad_pi[b] for b in range(len(q)))

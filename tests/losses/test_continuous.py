@@ -12,7 +12,7 @@ from compiled_losses import by_hand, f32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.basics.libraries import distrax
+from retrax.basics.libraries import distrax, rlax
 
 SEEDS = st.integers(0, 2**31)
 OF_CATEGORICAL = jax.jit(jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True))
@@ -27,6 +27,13 @@ def mixture(seed, components):
 def test_n_step_return_by_hand():
     # 1 + 0.5 * 2 + 0.5 * 0.5 * 4 = 3; 0.5^3 = 0.125.
     by_hand(losses.n_step_return, (3.0, 0.125), r_t=[1, 2, 4], discount_t=[0.5, 0.5, 0.5])
+
+
+def test_n_step_return_and_bootstrap_are_rlaxs():
+    r_t, discount_t, v_t = np.random.default_rng(3).random((3, 4), np.float32)
+    return_, discount = losses.n_step_return(r_t, discount_t)
+    peer = jax.jit(functools.partial(rlax.n_step_bootstrapped_returns, n=4))(r_t, discount_t, v_t)
+    np.testing.assert_allclose(return_ + discount * v_t[-1], peer[0], rtol=1e-6)
 
 
 def test_categorical_loss_by_hand_for_three_atoms():

@@ -121,6 +121,15 @@ def affine(support):
     return jax.jit(functools.partial(affine_projections, SUPPORTS[support]))
 
 
+def test_affine_projections_by_hand():
+    """Masses 0.5, 0.25, 0.25 at 0.5, 1.0, 1.5; and, doubled, at -1, 1, 3 on atoms from 0 to 2."""
+    atoms, masses = np.float32([0, 1, 2]), np.float32([[0.5, 0.25, 0.25]])
+    found = jax.jit(functools.partial(affine_projections, atoms))(
+        masses, np.array([0, 0]), np.float32([0.5, -1.0]), np.float32([0.5, 2.0])
+    )
+    np.testing.assert_allclose(found, [[0.25, 0.625, 0.125], [0.5, 0.25, 0.25]], atol=1e-6)
+
+
 @pytest.mark.parametrize(("support", "scatters"), [("odd", False), ("unequal", True)])
 def test_affine_projections_of_equal_distances_scatter_nothing(support, scatters):
     masses = np.ones((1, len(SUPPORTS[support])), np.float32)
