@@ -38,7 +38,7 @@ PAGES: dict[str, str] = {  # names of runs, as a pattern
     "classic": r".*",
     "control": r"(small|acer)-.*",
     "minatar": r"(?!device-reactor).*",  # which has another selector than the preset
-    "atari": r"(acer|reactor)-.*",
+    "atari": r"(acer|reactor(_longer)?)-.*",
     "defaults": r".*",
     "reactor": r"catch|memory",
     "acer": r"catch",
