@@ -117,8 +117,8 @@ def check_field(config: Any, field: str, bounds: Range | Sizes | None) -> None:
         allowed = f"{'an integer' if hint is int else 'a number'} {bounds or ''}".strip()
         if hint is float and is_number and _LARGEST < abs(value) < math.inf:
             allowed = f"a number that float32 can hold, of at most {_LARGEST:.3g} in size"
-    elif hint is str:
-        fits, allowed = isinstance(value, str), "text"
+    elif hint is str or hasattr(hint, "__dataclass_fields__"):
+        fits, allowed = isinstance(value, hint), "text" if hint is str else f"a {hint.__name__}"
     else:
         fits = not choices or any(value is choice for choice in choices)
         allowed = f"one of {', '.join(map(str, choices))}"

@@ -95,11 +95,7 @@ class Spec:
 
     def node(self):
         local = LocalReplay(
-            self.environment,
-            self.sequence,
-            self.config,
-            num_envs=self.num_envs,
-            seed=0,
+            self.environment, self.sequence, self.config, num_envs=self.num_envs, seed=0
         )
         return ReplayNode(local, max_lead=self.max_lead, restarts=0)
 
@@ -110,12 +106,7 @@ class Spec:
 
     def replay(self, peer, ahead):
         return RemoteReplay(
-            peer,
-            self.environment,
-            self.sequence,
-            self.config,
-            num_envs=self.num_envs,
-            ahead=ahead,
+            peer, self.environment, self.sequence, self.config, num_envs=self.num_envs, ahead=ahead
         )
 
 

@@ -49,10 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command == "--no-cache":
         os.environ[_NO_CACHE] = "false"  # of processes that it starts, too
         command, *rest = rest or ["--help"]
-    if command in ("-h", "--help", "--version"):
-        print(f"{__version__}\n" if command == "--version" else _USAGE, end="")
-        return 0
-    if command not in _COMMANDS:
+    asks = {"-h", "--help", "--version"} & {command, *rest}
+    if command not in {*_COMMANDS, *asks}:
         allowed = ", ".join(_COMMANDS)
         hint = did_you_mean(command, _COMMANDS)
         if command in registered_names("retrax.agents"):
@@ -60,9 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
     if empty := [word for word in rest if not word or (word[:2], word[-1]) == ("--", "=")]:
         return _refuse(f"An argument is empty: {empty[0]!r}.")
-    if {CACHE, _NO_CACHE}.isdisjoint(os.environ) and not {"-h", "--help"} & {*rest}:
+    if {CACHE, _NO_CACHE}.isdisjoint(os.environ) and not asks:
         _keep_programs()
     try:
+        if command not in _COMMANDS:
+            print(f"{__version__}\n" if command == "--version" else _USAGE, end="", flush=True)
+            return 0
         module, name = _COMMANDS[command].split(":")
         function = getattr(importlib.import_module(f"retrax.{module}"), name)
         if name.endswith("_command"):

@@ -93,11 +93,8 @@ def parse_call(
 
 def with_types(options: Any, types: dict[str, Any]) -> Any:
     """An instance of a dataclass, with other types of some fields."""
-    kind = type(options)
-    fields = [(name, hint, None) for name, hint in types.items()]
-    form = dataclasses.make_dataclass(
-        kind.__name__, fields, bases=(kind,), frozen=True, kw_only=True
-    )
+    cls, fields = type(options), [(name, hint, None) for name, hint in types.items()]
+    form = dataclasses.make_dataclass(cls.__name__, fields, bases=(cls,), frozen=True, kw_only=True)
     return part(options, form)
 
 
@@ -139,15 +136,13 @@ def _integer(info: Any) -> Any:
 
 
 @_REGISTRY.struct_rule
-def _with_bounds(
-    info: tyro.constructors.StructTypeInfo,
-) -> tyro.constructors.StructConstructorSpec | None:
+def _with_bounds(info: Any) -> Any:
     """Tyro's own rule for dataclasses, with bounds in the help."""
     if not dataclasses.is_dataclass(info.type) or _HAS_BOUNDS in info.markers:
         return None
     marked = dataclasses.replace(info, markers=(*info.markers, _HAS_BOUNDS))
     spec: Any = tyro.constructors.ConstructorRegistry.get_struct_spec(marked)
-    types = field_types(info.type)
+    types = field_types(info.type)  # type: ignore[arg-type]
     fields = tuple(
         dataclasses.replace(field, helptext=_help(field.helptext, types[field.name].bounds))
         for field in spec.fields

@@ -29,7 +29,7 @@ def evaluate_suite(
     output: Path = Path("scores.csv"),
     algorithm: str | None = None,
     episodes: Annotated[int, Range(1)] = 100,
-    seed: int = 0,
+    seed: Annotated[int, Range(0)] = 0,
     starts: tuple[str, ...] = ("noop",),
 ) -> Path:
     """Evaluate runs of Atari games and write a CSV file of scores for `retrax atari57 --scores`.
@@ -70,8 +70,7 @@ def evaluate_suite(
         for number, (row, run) in enumerate(tasks.items(), start=1):
             scores = evaluate(run, episodes=episodes, seed=seed, starts=starts)
             writer.writerow([*row, f"{scores.mean_return:.10g}"])
-            _, _, game, its_seed = row
-            tell(f"{number} of {len(tasks)}: {game}, seed {its_seed}: {scores.mean_return:.6g}")
+            tell(f"{number} of {len(tasks)}: {row[2]}, seed {row[3]}: {scores.mean_return:.6g}")
     return output
 
 
@@ -81,7 +80,7 @@ def record_states(
     output: Path,
     states: Annotated[int, Range(1)] = 30,
     steps: Annotated[int, Range(1)] = 1000,
-    seed: int = 0,
+    seed: Annotated[int, Range(0)] = 0,
 ) -> None:
     """Record emulator states from episodes of a run's policy, as start states of later episodes.
 
@@ -94,14 +93,14 @@ def record_states(
     """
     config = read_config(run)
     game, switches = emulated_game(config.environment)
-    with writing(output):  # else it is refused before the episodes are played
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.open("ab").close()
     switches["max_frames"] = FRAME_SKIP * steps
     seed = derive_seed(config.seed, Purpose.RECORDING, seed)
     with contextlib.closing(EmulatedAtari(game, seed=seed, **switches)) as environment:
         recorder = StateRecorder(environment.emulator_state, np.random.default_rng(seed))
         trained = load_for(config, run, environment)
+        with writing(output):  # else it is refused before the episodes are played
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.open("ab").close()
         evaluation = Evaluation(
             config, trained.agent, environment, seed=seed, episodes=states, before_step=recorder
         )

@@ -12,7 +12,7 @@ from ..agents.entry import agent_names, find_agent
 from ..basics.validation import Range
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import close_quietly
-from ..training.assembly import MANY, checked_agent, spec_of
+from ..training.assembly import MANY, checked_agent, open_snapshots, spec_of
 from ..training.process import DirectoryLock
 from ..training.run_config import (
     PROGRAM,
@@ -69,6 +69,8 @@ class RunArguments(RunConfig):
         if (directory / PROGRAM).is_file():
             how = f"continue it with retrax launch --resume {directory}"
             raise ValueError(f"{directory} was started by retrax launch: {how}")
+        if (directory / "agent.json").is_file():
+            raise ValueError(f"{directory} holds an exported agent, not a run.")
         first, *_ = seed_runs(directory) or [directory]
         return cls(**vars(read_config(first)), resume=directory)
 
@@ -87,10 +89,8 @@ def parse_run(
     """Parses the arguments of a new run, or of one that is resumed.
 
     The agent's default values depend on the preset, and the preset on the environment, which is
-    therefore made first, by one call of `make_spec`.
-
-    Returns:
-      The arguments; the run, with its preset; its absolute directory; its spec, None if resumed.
+    therefore made first, by one call of `make_spec`. Returns the arguments; the run, with its
+    preset; its absolute directory; its spec, None if resumed.
     """
     here = Path.cwd()  # an environment may change it
     agent, words = "", list(arguments)
@@ -101,6 +101,9 @@ def parse_run(
     if early.resume is not None:
         directory = early.resume.absolute()
         given = _parse_resumed(form.resumed(directory), words, prog)
+        for run in seed_runs(directory) or [directory]:
+            if (given.steps or 0) < (read_config(run).steps or 0):
+                open_snapshots(run, given.steps)  # refuses fewer steps than it has taken
         return given, given.run(), directory, None
     if not agent:
         names = ", ".join(agent_names())
@@ -201,7 +204,8 @@ def _train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) 
         cells = []
         for run in seed_runs(directory):
             one = dataclasses.replace(config, seed=read_config(run).seed)
-            write_config(run, one)
+            with DirectoryLock(run):
+                write_config(run, one)
             cells.append(Cell(one, run, episodes=0))
         if config.on_device:
             left = [cell for cell in cells if cell.score is None] or cells

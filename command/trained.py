@@ -74,11 +74,13 @@ def load_for(
         files = actor_files(run) if (run / PROGRAM).is_file() else []
         if 0 < len(files) < config.num_actors:
             raise ValueError(f"{run} has the states of {len(files)} of {config.num_actors} actors.")
-        if not files:
-            actors = snapshots.read(steps, **like).actors
-        else:
-            found = [read_actor(path, states(config.num_envs // len(files))) for path in files]
-            actors = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
+        each = states(config.environments_per_actor)
+        found = [read_actor(path, each) for path in files]
+        folders = sorted({path.parents[1] for path in run.glob("workers/*/snapshots/*.npz")})
+        workers = map(Snapshots, folders)
+        found += [x.read(x.newest_whole(), actors=each).actors for x in workers]
+        found = found or [snapshots.read(steps, **like).actors]
+        actors = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
 
     def see(observation: Any) -> np.ndarray:
         if library is None:

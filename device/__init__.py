@@ -7,10 +7,4 @@ a whole run as one function of a key; `Training` has functions that can be calle
 from .replay import DeviceReplay, ReplayState
 from .training import Training, TrainState, make_train
 
-__all__ = [
-    "DeviceReplay",
-    "ReplayState",
-    "TrainState",
-    "Training",
-    "make_train",
-]
+__all__ = ["DeviceReplay", "ReplayState", "TrainState", "Training", "make_train"]

@@ -24,7 +24,7 @@ from ..replay.schedule import UpdateSchedule
 from .replay import DeviceReplay, ReplayState
 
 # The place of the first number that is not finite, the reward before the observation's; the number.
-WRONG = "wrong", "value"
+WRONG = "!wrong", "!value"  # no names of metrics
 LARGEST_COUNT = 2**31 - 1  # steps and rows are counted in int32
 
 

@@ -89,7 +89,7 @@ def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise ValueError(f"{path} is not a file.")
     runs: dict[tuple[str, str], dict[str, tuple[int, float]]] = {}  # by game: line and score
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         lines = csv.reader(file)
         header = [name.strip() for name in next(lines, [])]
         if not {"game", "score"} <= set(header) <= set(_COLUMNS) or len(set(header)) < len(header):

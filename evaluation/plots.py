@@ -57,7 +57,7 @@ def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise ValueError(f"{run} has no metrics.csv.")
     # utf-8-sig: a spreadsheet may have written the file, with a byte order mark (and \r\n).
-    complete, _, _ = path.read_text(encoding="utf-8-sig").rpartition("\n")
+    complete, _, _ = path.read_text(encoding="utf-8-sig", errors="replace").rpartition("\n")
     header, *rows = list(csv.reader(complete.splitlines())) or [[]]
     if not rows:
         raise ValueError(f"{path} is empty: nothing has been measured yet.")
@@ -181,16 +181,16 @@ def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]
     from matplotlib.ticker import EngFormatter
 
     for setting, (colour, label) in styles.items():
-        curves = [run.curve for run in runs if run.setting == setting]
-        if has_band := len(curves) >= _BAND_SEEDS:
+        mine = [run for run in runs if run.setting == setting]
+        curves, seeds = [run.curve for run in mine], {run.fields["seed"] for run in mine}
+        if has_band := _BAND_SEEDS <= len(seeds) == len(curves):  # not of copies of a run
             limits = statistics.interval_curve(curves)
             panel.fill_between(*limits, color=colour, alpha=0.15, linewidth=0)
         if len(curves) > 1:
-            label += f" ({len(curves)} seeds{', 95 %' if has_band else ''})"
+            label += f" ({len(seeds)} seed{'s' * (len(seeds) > 1)}{', 95 %' if has_band else ''})"
         if curves:
             draw_seeds(panel, curves, colour, label)
-        greedy = [each for run in runs if run.setting == setting for each in run.greedy]
-        if greedy := [each for each in greedy if len(each[0])]:
+        if greedy := [each for run in mine for each in run.greedy if len(each[0])]:
             dots = statistics.mean_curve(greedy)
             panel.plot(*dots, "o--", color=colour, markersize=4, label=f"{label}, greedy")
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -1,6 +1,5 @@
 """The configuration of a program: a run, and what only programs have."""
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 from ..agents.base import Agent
 from ..basics.files import write_json
 from ..basics.imports import import_from, make_importable
+from ..basics.sentences import reason
 from ..basics.validation import Range, check_fields
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import closing_quietly
@@ -117,9 +117,10 @@ def write_program(config: ProgramConfig) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Of `PROGRAM`, `STATUS` or `RESTARTS`; empty before it is written."""
-    with contextlib.suppress(FileNotFoundError):
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged ({reason(error)}).") from error
 
 
 def _unpickle(search_path: str, values: bytes) -> ProgramConfig:

@@ -157,11 +157,7 @@ def process_env(kind: NodeKind, config: ProgramConfig) -> dict[str, str]:
     leave, at least half of all: threads that wait for another node's core cost both time. A learner
     of images has all, as convolutions take most of the time. `NPROC` overrides that.
     """
-    shared = {
-        "PYTHONUNBUFFERED": "1",
-        "TF_CPP_MIN_LOG_LEVEL": "1",
-        **shared_programs(),
-    }
+    shared = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "1", **shared_programs()}
     if kind.sees_accelerator:
         left = max(1, cpus() // 2, cpus() - config.run.num_actors)
         cores = cpus() if is_image(config.spec.observations) and not kind.acts else left

@@ -6,7 +6,7 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,8 @@ class LaunchArguments(EngineOptions, RunArguments):
         """The run, with changes and a program's numbers of actors and environments."""
         if self.on_device:
             raise ValueError("on_device must be False in a program: retrax train has it.")
+        if self.evaluate_every is not None and self.resume is None:
+            raise ValueError("evaluate_every must be None: a program's evaluator never pauses.")
         actors = self.num_actors or self.workers.num_workers or _ACTORS
         num_envs = self.num_envs or (actors if self.acme else 0)
         return super().run(num_actors=actors, num_envs=num_envs, **changes)
@@ -198,9 +200,7 @@ def open_engine(
 def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfig, list[str]]:
     """The program that continues at its newest whole snapshot, and warnings for its log."""
     directory = program.directory
-    check: Callable[[int], None] | None = None
-    if not program.has_workers:
-        check = functools.partial(check_kept, directory)
+    check: Any = None if program.has_workers else functools.partial(check_kept, directory)
     if engine.name == "launchpad" and has_tables(program.run.replay) and not program.has_workers:
         newest = newest_snapshot(directory)
         if newest is not None and kept_file(directory, newest).is_file():

@@ -224,5 +224,5 @@ class SequencePacking:
         return self._draws[batch]
 
     def _split(self, row: Row) -> list[Any]:
-        names = self.sequence.first_row_extras
-        return list(split_extras(row, names)) if names else [row]
+        rows, first = split_extras(row, self.sequence.first_row_extras)
+        return [rows, first] if jax.tree.leaves(first) else [row]  # a network without memory

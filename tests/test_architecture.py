@@ -40,12 +40,12 @@ BUDGETS = {
     "networks": 1538,
     "agents": 4607,
     "environments": 3536,
-    "replay": 2939,
-    "training": 3662,
-    "device": 813,
+    "replay": 2932,
+    "training": 3655,
+    "device": 807,
     "evaluation": 1821,
     "command": 2036,
-    "launchpad_programs": 3211,
+    "launchpad_programs": 3208,
     "tests": 28567,
 }
 BUDGETS["simulator"] = 450  # `engines/simulated.py`, which launchpad_programs does not count

@@ -4,11 +4,4 @@ from .learner import Counters, Learner, MetricsAccumulator
 from .loop import Actor, RunningReturns
 from .run_config import RunConfig
 
-__all__ = [
-    "Actor",
-    "Counters",
-    "Learner",
-    "MetricsAccumulator",
-    "RunConfig",
-    "RunningReturns",
-]
+__all__ = ["Actor", "Counters", "Learner", "MetricsAccumulator", "RunConfig", "RunningReturns"]

@@ -142,10 +142,9 @@ def given_environments(
         return None
     if resume:
         raise ValueError("environment must be None if resume is True: the run makes its own.")
-    if config.num_actors != 1:
-        raise ValueError(
-            f"environment must be None if num_actors is not 1, got num_actors {config.num_actors}."
-        )
+    for name, only in (("num_actors", 1), ("on_device", False)):
+        if (given := getattr(config, name)) != only:
+            raise ValueError(f"environment must be None if {name} is not {only}, got {given}.")
     made = as_vector(environment, "environment", num_envs=config.num_envs, seed=config.seed)
     try:
         named = spec_of(config)

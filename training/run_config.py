@@ -28,6 +28,7 @@ from ..environments.factory import make_pure_vector
 
 VERSION = 1  # of config.json
 LOCK = "lock"  # in a run directory, as long as a process writes into it
+_NO_RUN = {LOCK, "config.json.partial"}  # what a kill may leave before there is a run
 PROGRAM = "program.json"  # in the run directory of a program
 MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
 _ENVS = 8  # of one actor
@@ -389,7 +390,7 @@ def check_unused(directory: Path, config: RunConfig) -> None:
     """Refuses, with a ValueError, a directory whose files would be overwritten."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"The run directory {directory} is a file.")
-    if not directory.exists() or all(path.name == LOCK for path in directory.iterdir()):
+    if not directory.exists() or _NO_RUN.issuperset(x.name for x in directory.iterdir()):
         return
     if seed_runs(directory):
         raise ValueError(f"{directory} holds runs already: retrax train --resume {directory}")

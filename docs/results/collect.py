@@ -61,9 +61,8 @@ def score_of(config: dict[str, Any], run: Path, last: Row, tasks: dict[str, Task
     return row | {mode: modes[mode]["mean_return"] for mode in MODES if mode in modes}
 
 
-def write(path: Path, new: list[Row]) -> None:
+def write(path: Path, new: list[Row], replaced: set[tuple[str, str]]) -> None:
     """Writes a CSV: rows of other runs are kept, columns are those of all rows."""
-    replaced = {(row["run"], str(row["seed"])) for row in new}
     kept = [row for row in rows_of(path) if (row["run"], row["seed"]) not in replaced]
     rows = sorted([*kept, *new], key=lambda row: (row["run"], int(row["seed"])))  # stable
     columns = list(dict.fromkeys(column for row in rows for column in row))
@@ -128,8 +127,9 @@ def collect(page: Path, folder: Path, also: tuple[str, ...] = (), every: int = 1
         key = f"{name}-{config.pop('seed')}"
         config.pop("id", None)  # another one in each run
         configs[key] = config | ({"search_path": "."} if "search_path" in config else {})
-    write(page / "curves.csv", curves)
-    write(page / "scores.csv", scores)
+    replaced = {(row["run"], str(row["seed"])) for row in curves}
+    write(page / "curves.csv", curves, replaced)
+    write(page / "scores.csv", scores, replaced)
     write_configs(page / "configs.json", configs)
 
 

@@ -83,10 +83,10 @@ def runs(page: Path, name: str) -> list[Run]:
     return [run for run in runs_of(page).get(name, ()) if run.scores]
 
 
-def training_return(run: Run, part: int) -> float:
+def training_return(run: Run, part: float) -> float:
     """The mean return of the episodes that ended in the last `1 / part` of the curve's rows."""
     metrics = run.curve
-    rows = slice(-(len(metrics["steps"]) // part), None)
+    rows = slice(-max(1, round(len(metrics["steps"]) / part)), None)
     ended = np.diff(metrics["episodes"], prepend=0.0)[rows]
     total = np.where(ended > 0, metrics["episode_return"][rows] * ended, 0.0)
     return float(np.sum(total) / np.sum(ended))
@@ -94,7 +94,7 @@ def training_return(run: Run, part: int) -> float:
 
 def last_million_frames(run: Run) -> float:
     """The training return that is published for Atari: of the last 250,000 agent steps."""
-    return training_return(run, int(run.curve["steps"][-1]) // 250_000)
+    return training_return(run, max(1.0, run.curve["steps"][-1] / 250_000))
 
 
 def threshold(environment: str) -> float | None:

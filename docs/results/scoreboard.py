@@ -14,15 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from result_files import (
-    FOLDER,
-    Run,
-    last_million_frames,
-    runs,
-    runs_of,
-    threshold,
-    training_return,
-)
+from result_files import FOLDER, Run, last_million_frames, runs, runs_of, threshold, training_return
 
 from retrax.evaluation import mean_and_interval
 from retrax.evaluation.suites import Published, Task, suites

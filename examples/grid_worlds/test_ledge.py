@@ -28,11 +28,7 @@ def test_the_mask_tells_the_moves_that_do_not_fall():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "where", "environment"),
-    [
-        ("acer", "process", "taxi"),
-        ("agent57", "process", "ledge"),
-        ("reactor", "device", "ledge"),
-    ],
+    [("acer", "process", "taxi"), ("agent57", "process", "ledge"), ("reactor", "device", "ledge")],
 )
 def test_no_agent_plays_an_illegal_action(agent, where, environment, tmp_path):
     found = legal_actions.play(agent, environment, where, tmp_path / "run", steps=800)

@@ -8,11 +8,4 @@ from .replay import ReverbReplay
 from .tables import TABLE, Layout, make_tables
 from .writer import ReverbWriter
 
-__all__ = [
-    "TABLE",
-    "Checkpoints",
-    "Layout",
-    "ReverbReplay",
-    "ReverbWriter",
-    "make_tables",
-]
+__all__ = ["TABLE", "Checkpoints", "Layout", "ReverbReplay", "ReverbWriter", "make_tables"]

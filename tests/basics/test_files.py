@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from run_files import flip
 
-from retrax.basics.files import (
-    MANIFEST,
-    check_manifest,
-    checksum,
-    replacing,
-    write_manifest,
-)
+from retrax.basics.files import MANIFEST, check_manifest, checksum, replacing, write_manifest
 
 
 @pytest.fixture

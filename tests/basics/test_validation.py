@@ -61,7 +61,8 @@ CASES = [
     (Annotated[float | None, Range(0.0)], "a number >= 0.0 or None", [None, 1], [-1.0]),
     (number(0.0) | None, "a number >= 0.0 or None", [None, 1], [-1.0]),
     (str | None, "text or None", [None, "a"], [3]),
-    *((hint, None, [object()], []) for hint in (Any, int | str, dict[str, int], ReplayConfig)),
+    (ReplayConfig, "a ReplayConfig", [ReplayConfig()], [2, None, {"capacity": 10}]),
+    *((hint, None, [object()], []) for hint in (Any, int | str, dict[str, int])),
 ]
 
 

@@ -71,10 +71,7 @@ CORE = "To fix core: pip install retrax"
             *({"ray": "2.47.1"}, OLD_RAY, "cluster tier no ray 2.47.1 is not >=2.48"),
             *('To add the cluster tier: pip install "retrax[cluster]"', 0),
         ),
-        (
-            *({}, NEVER, "distributed tier no not available for this Python and system"),
-            *("", 0),
-        ),
+        (*({}, NEVER, "distributed tier no not available for this Python and system"), *("", 0)),
         (
             *({}, metadata.PackageNotFoundError, "core no retrax is not installed"),
             *("To fix core: pip install -e .", 1),

@@ -48,6 +48,9 @@ def test_seeds_are_trained_continued_and_drawn_together(
     assert [call[2] for call in trained] == [str(directory / "seed_1")]
     assert snapshots(directory / "seed_1") == [160, 240]
     assert contents(directory / "seed_0") == first
+    status, _, err = retrax("train", "--resume", directory, "--steps", 100)
+    assert (status, contents(directory / "seed_0")) == (2, first)
+    assert "seed_0 is at 240 steps already: to continue, give more" in err
     assert retrax("train", "--resume", directory, "--steps", 280, "--jobs", 2)[0] == 0
     assert [snapshots(run)[-1] for run in sorted(directory.glob("seed_*"))] == [280, 280]
     status, out, _ = retrax("plot", directory, "--output", tmp_path / "curves.png")

@@ -209,7 +209,8 @@ TWO = {"num_actors": 2, "actor_update_period": 10}
             "must be a VectorEnvironment, but it is a int, which has no reset, step",
         ),
         ({}, lambda: make("catch", num_envs=2), {"resume": True}, "must be None if resume is True"),
-        (TWO, lambda: make("catch", num_envs=2), {}, "must be None if num_actors is not 1, got nu"),
+        (TWO, lambda: make("catch", num_envs=2), {}, "must be None if num_actors is not 1, got 2"),
+        ({"on_device": True}, lambda: 3, {}, "must be None if on_device is not False, got True"),
     ],
 )
 def test_environments_that_do_not_fit_the_run_are_refused(

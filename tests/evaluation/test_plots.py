@@ -172,6 +172,9 @@ def test_three_seeds_have_a_band(tmp_path, seeds):
         make_run(tmp_path / str(seed), make_metrics([0, 10], [seed, 2.0]), seed=seed)
         for seed in range(1, seeds + 1)
     ]
+    copy = make_run(tmp_path / "copy", make_metrics([0, 10], [1, 2.0]), seed=1)
+    (axes,) = plot_learning_curves([*runs, copy]).axes
+    assert (labels_of(axes), len(axes.collections)) == ([f"reactor ({seeds} seeds)"], 0)
     (axes,) = plot_learning_curves(runs).axes
     assert labels_of(axes) == [f"reactor ({seeds} seeds{', 95 %' if seeds > 2 else ''})"]
     assert len(axes.collections) == (seeds > 2)

@@ -107,10 +107,7 @@ def test_time_steps_of_dm_envs_own_helpers_are_cast(parts):
     """They give None at first, and float64 later, which Reverb refuses at the episode's end."""
     actor, observation = AgentActor(parts.actor), np.zeros(50, np.float32)
     actor.observe_first(dm_env.restart(observation))
-    for timestep in (
-        dm_env.transition(0.5, observation, 0.9),
-        dm_env.truncation(1.5, observation),
-    ):
+    for timestep in (dm_env.transition(0.5, observation, 0.9), dm_env.truncation(1.5, observation)):
         action = actor.select_action(timestep.observation)
         actor.observe(action, next_timestep=timestep)
     values = [(row.reward, row.discount) for row in parts.writer.rows]

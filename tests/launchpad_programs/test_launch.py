@@ -36,8 +36,7 @@ from retrax.training.run_config import PROGRAM, write_config
 from retrax.training.snapshots import Snapshots
 
 needs_launchpad = pytest.mark.skipif(
-    missing_packages() != [],
-    reason="needs the distributed tier (Python 3.10, Linux)",
+    missing_packages() != [], reason="needs the distributed tier (Python 3.10, Linux)"
 )
 needs_engine = pytest.mark.skipif(
     missing_packages() != [] and ray_version() < OLDEST_RAY,

@@ -114,3 +114,13 @@ def test_sequences_of_packed_rows(crosses):
     expected.extras["memory"] = expected.extras["memory"][:, 0]
     assert_equal(unpacked, expected)
     assert mask.tolist() == [[1, 1, crosses], [1, 1, 1]]
+
+
+def test_the_state_of_a_network_without_memory_is_no_part():
+    extras = {"mu": NUMBER, "memory": ()}
+    cut = SequenceSpec(length=3, crosses_episodes=True, extras=extras, first_row_extras=("memory",))
+    spec = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
+    packing, rows = SequencePacking(spec, cut), values_of(ROW._replace(extras=extras), 3)
+    (packed,) = packing.pack(rows)
+    unpacked, _ = packing.unpack([packed[None]])
+    assert_equal(unpacked, jax.tree.map(lambda x: x[None], rows))

@@ -69,11 +69,7 @@ def test_a_restored_schedule_continues_identically(left, per_call):
     for _ in range(left):
         assert schedule.due
         schedule.done()
-    counters = {
-        "steps": 50,
-        "updates": schedule.updates,
-        "learning_since": schedule.learning_since,
-    }
+    counters = {"steps": 50, "updates": schedule.updates, "learning_since": schedule.learning_since}
     other.restore(schedule.state(), counters)
     for rounds in range(1, 20):
         for p in (schedule, other):

@@ -255,8 +255,7 @@ def test_waiting_for_the_first_parameters_ends(threaded):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"w": np.zeros(4, np.float32)}, {"w": np.zeros(3, np.int32)}, {"v": PARAMS["w"]}],
+    "other", [{"w": np.zeros(4, np.float32)}, {"w": np.zeros(3, np.int32)}, {"v": PARAMS["w"]}]
 )
 def test_parameters_of_another_layout_are_refused(other):
     blob = packing_like(other).pack({"new_priority": np.float64(1.0), "params": other})

@@ -150,8 +150,7 @@ def d4pg(environment: str, cure: str, rates: str = "1e-3, 1e-3") -> dict[int, li
     wanted = environment, CURES.get(cure, cure), rates
     both = "{policy_learning_rate}, {critic_learning_rate}"
     return curves(
-        "bounds.csv",
-        lambda run: (run["environment"], run["cure"], both.format(**run)) == wanted,
+        "bounds.csv", lambda run: (run["environment"], run["cure"], both.format(**run)) == wanted
     )
 
 
