@@ -73,6 +73,16 @@ def reactor_device(row: dict[str, str]) -> dict[str, str]:
     return {name: found[name] for name in ("training", "evaluated")} | others(row, 1)
 
 
+def reactor_slow(row: dict[str, str]) -> dict[str, str]:
+    """Reactor with fewer and smaller updates after 1M frames, one seed."""
+    return ours(row, "slow-reactor", 1_000_000) | others(row, 1)
+
+
+def acer_5m_device(row: dict[str, str]) -> dict[str, str]:
+    """ACER on a device after 5M frames, one seed."""
+    return ours(row, "device-acer", 5_000_000) | others(row, 5)
+
+
 def seaquest(row: dict[str, str]) -> dict[str, str]:
     """Beside DQN as we ran it: its episodes that ended in the last tenth of the frames."""
     frames, episodes = 300_000, read_rows(HERE / f"dqn-{task_of(row)}-0.csv")
