@@ -175,7 +175,7 @@ CASES = {
     clipped_mass: (1e-5, 1e-7),
     expected_off_policy_return: (1e-4, 1e-4),
     importance_sampled_return: (2e-4, 2e-4),
-    n_step_return: (1e-5, 0),
+    n_step_return: (1e-5, 1e-6),
     q_opc: (1e-4, 1e-4),
     q_retrace: (1e-4, 1e-4),
     sequence_priority: (1e-5, 1e-7),
