@@ -79,8 +79,8 @@ def check_fields(config: Any) -> None:
 
     Numbers must be finite, floats as float32, in which they are computed with. An integer is
     accepted for a float; a bool is not a number. Numbers of other libraries, as NumPy's, become
-    Python's, which JSON has. Types other than numbers, `bool`, `str`, `Literal` and fields with
-    bounds are not checked. A ValueError names the field, its value, and what is allowed.
+    Python's, which JSON has. Types other than numbers, `bool`, `str`, `Literal`, dataclasses and
+    fields with bounds are not checked. A ValueError names field, value and what is allowed.
     """
     for name, field_type in field_types(config.__class__).items():
         check_field(config, name, field_type.bounds)

@@ -70,6 +70,7 @@ def benchmark(
     if found.num_envs == 1 < (num_envs or 1):
         why = f"--num-envs must be 1 in {suite}, which scores a single sequence of episodes"
         raise ValueError(f"{why}, got {num_envs}.")
+    # Absolute, since environments may change the working directory.
     directory = (directory or Path("runs") / f"benchmark-{suite}").absolute()
     run = f"{directory / 'runs'}/{agent.replace(':', '-')}"
     cells = list[Cell]()

@@ -77,8 +77,7 @@ def load_for(
         each = states(config.environments_per_actor)
         found = [read_actor(path, each) for path in files]
         folders = sorted({path.parents[1] for path in run.glob("workers/*/snapshots/*.npz")})
-        workers = map(Snapshots, folders)
-        found += [x.read(x.newest_whole(), actors=each).actors for x in workers]
+        found += [x.read(x.newest_whole(), actors=each).actors for x in map(Snapshots, folders)]
         found = found or [snapshots.read(steps, **like).actors]
         actors = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
 
