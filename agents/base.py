@@ -23,31 +23,21 @@ OTHER_STEPS = 200_000  # of small presets, in environments for which nothing was
 
 
 class Decision(NamedTuple):
-    """Outputs of an acting function at one time step.
+    """Outputs of an acting function at one time step."""
 
-    Attributes:
-      action: an action of the environment's action spec; ignored on a last step.
-      extras: a dictionary of arrays to be stored in the row, as `Agent.sequence.extras` says.
-      state: the actor's state for the next time step.
-    """
-
-    action: jax.Array
-    extras: Any
-    state: ActorState
+    action: jax.Array  # an action of the environment's action spec; ignored on a last step
+    extras: Any  # a dictionary of arrays to be stored in the row, as `Agent.sequence.extras` says
+    state: ActorState  # the actor's state for the next time step
 
 
 class Update(NamedTuple):
     """Outputs of an update other than the new learner state.
 
     Of several updates in one call: the priorities of all of them, and the metrics' means.
-
-    Attributes:
-      priorities: float32 `[B]`, finite and >= 0, one for each sampled sequence.
-      metrics: a dictionary of float32 scalars.
     """
 
-    priorities: jax.Array
-    metrics: dict[str, jax.Array]
+    priorities: jax.Array  # float32 `[B]`, finite and >= 0, one for each sampled sequence
+    metrics: dict[str, jax.Array]  # a dictionary of float32 scalars
 
 
 ActingFunction: TypeAlias = Callable[[Params, ActorState, TimeStep], Decision]
@@ -156,7 +146,6 @@ def count_actions(agent: str, spec: EnvironmentSpec) -> int:
 
 def paper_or_small(environment: str, spec: EnvironmentSpec) -> str:
     """A default preset: `paper` for large images, else `small`."""
-    del environment
     return "paper" if is_large_image(spec) else "small"
 
 

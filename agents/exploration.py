@@ -6,17 +6,16 @@ are illegal, `L` the number of actors, l one of them.
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 
-def draw_action(key: jax.Array, pi: jax.Array) -> jax.Array:
+def draw_action(key: Array, pi: Array) -> Array:
     """Draws an action, int32 `[]`, with probabilities `[A]`: never one whose probability is 0."""
     log_pi = jnp.log(jnp.maximum(pi, jnp.finfo(pi.dtype).tiny))
     return jax.random.categorical(key, jnp.where(pi > 0, log_pi, -jnp.inf)).astype(jnp.int32)
 
 
-def epsilon_greedy(
-    key: jax.Array, values: jax.Array, epsilon: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def epsilon_greedy(key: Array, values: Array, epsilon: Array) -> tuple[Array, Array]:
     """Draws an action: greedy with probability 1 - epsilon, otherwise uniform over legal actions.
 
     mu depends on the action alone, not on the draw that chose it: 1 - epsilon (A - 1) / A for the
@@ -34,16 +33,14 @@ def epsilon_greedy(
     return action, epsilon_greedy_probabilities(values, epsilon)[action]
 
 
-def epsilon_greedy_probabilities(values: jax.Array, epsilon: jax.Array | float) -> jax.Array:
+def epsilon_greedy_probabilities(values: Array, epsilon: Array | float) -> Array:
     """The distribution `[..., A]` of `epsilon_greedy`; the first of equal values is greedy."""
     legal = ~jnp.isneginf(values)
     greedy = jax.nn.one_hot(jnp.argmax(values, axis=-1), values.shape[-1])
     return (1.0 - epsilon) * greedy + epsilon * legal / jnp.sum(legal, axis=-1, keepdims=True)
 
 
-def epsilon_of_actor(
-    actor_id: jax.Array, num_actors: int, base: float, exponent: float
-) -> jax.Array:
+def epsilon_of_actor(actor_id: Array, num_actors: int, base: float, exponent: float) -> Array:
     """epsilon_l = base^(1 + exponent l / (L - 1)), constant over time, different for each actor.
 
     Ape-X (Horgan et al. 2018), section 4.1; also in R2D2 and Agent57. A single actor gets the

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from ..replay.rows import row_spec, split_extras, stack_frames, where_rows, within_episode
@@ -24,11 +25,11 @@ class ReplayState(NamedTuple):
 
     rows: Row  # `[E, C, ...]`, without the extras of first rows
     first: dict[str, Any]  # these extras, `[E, L, ...]`
-    heads: jax.Array  # int32 `[E]`, rows ever written, skipped ones included
-    episodes: jax.Array  # int32 `[E]`, the head at which the episode began
-    present: jax.Array  # bool `[E, L]`, whether the slot has a sequence
-    priorities: jax.Array  # float32 `[E, L]`, powers of priorities; empty for uniform draws
-    largest: jax.Array  # float32 `[]`, the largest priority so far
+    heads: Array  # int32 `[E]`, rows ever written, skipped ones included
+    episodes: Array  # int32 `[E]`, the head at which the episode began
+    present: Array  # bool `[E, L]`, whether the slot has a sequence
+    priorities: Array  # float32 `[E, L]`, powers of priorities; empty for uniform draws
+    largest: Array  # float32 `[]`, the largest priority so far
 
 
 class DeviceReplay:
@@ -109,15 +110,15 @@ class DeviceReplay:
         heads = jnp.where(row.is_last, windows.next_episodes(state.heads), state.heads)
         return state._replace(heads=heads, episodes=jnp.where(row.is_last, heads, state.episodes))
 
-    def num_rows(self, state: ReplayState) -> jax.Array:
+    def num_rows(self, state: ReplayState) -> Array:
         """Rows that are kept now, over all environments: int32 `[]`."""
         return jnp.minimum(state.heads, self._windows.num_rows).sum()
 
-    def num_sequences(self, state: ReplayState) -> jax.Array:
+    def num_sequences(self, state: ReplayState) -> Array:
         """Sequences that can be drawn now: int32 `[]`."""
         return state.present.sum(dtype=jnp.int32)
 
-    def sample(self, state: ReplayState, key: jax.Array) -> tuple[jax.Array, Sample]:
+    def sample(self, state: ReplayState, key: Array) -> tuple[Array, Sample]:
         """Slots `[B]` and rows of one call of updates; there must be a complete sequence."""
         config, count = self._config, self.num_sequences(state)
         draw_key, uniform_key, mix_key = jax.random.split(key, 3)
@@ -135,14 +136,14 @@ class DeviceReplay:
         rows, mask = self.read(state, slots)
         return slots, Sample(rows, weights.astype(jnp.float32), mask)
 
-    def newest(self, state: ReplayState) -> tuple[jax.Array, Sample]:
+    def newest(self, state: ReplayState) -> tuple[Array, Sample]:
         """The newest complete sequence of every environment, where they may cross episodes."""
         starts = self._windows.newest(state.heads)
         slots = self._windows.slots(jnp.arange(self._num_envs), starts)
         rows, mask = self.read(state, slots)
         return slots, Sample(rows, jnp.ones(slots.shape, jnp.float32), mask)
 
-    def read(self, state: ReplayState, slots: jax.Array) -> tuple[Row, jax.Array]:
+    def read(self, state: ReplayState, slots: Array) -> tuple[Row, Array]:
         """The sequences of present slots `[B]`: a `Row` `[B, T+1, ...]`, and the mask `[B, T+1]`.
 
         Extras of the first row alone are `[B, ...]`. Rows are zeros where the mask is False.
@@ -163,14 +164,12 @@ class DeviceReplay:
         first = jax.tree.map(lambda ring: ring[at], state.first)
         return rows._replace(extras={**rows.extras, **first}), mask
 
-    def ages(self, state: ReplayState, slots: jax.Array) -> jax.Array:
+    def ages(self, state: ReplayState, slots: Array) -> Array:
         """Time steps since the first row of each present slot's sequence was added: int32 `[B]`."""
         environments, starts = self._windows.locate(slots, state.heads)
         return (state.heads[environments] - 1 - starts) * self._num_envs
 
-    def set_priorities(
-        self, state: ReplayState, slots: jax.Array, priorities: jax.Array
-    ) -> ReplayState:
+    def set_priorities(self, state: ReplayState, slots: Array, priorities: Array) -> ReplayState:
         """Sets finite priorities `[B]` of present slots `[B]`; nothing for uniform draws.
 
         Of a repeated slot, the last priority counts: it alone is written, since the order in which
@@ -192,11 +191,11 @@ class DeviceReplay:
     def _is_prioritised(self) -> bool:
         return self._config.selector == "proportional" and self._config.priority_exponent > 0
 
-    def _power(self, priorities: jax.Array) -> jax.Array:
+    def _power(self, priorities: Array) -> Array:
         return priorities.astype(jnp.float32) ** self._config.priority_exponent
 
     def _mark(
-        self, state: ReplayState, starts: jax.Array, chosen: jax.Array, *, present: bool
+        self, state: ReplayState, starts: Array, chosen: Array, *, present: bool
     ) -> ReplayState:
         """Inserts or removes the sequences that begin at `chosen` starts, both `[E, n]`."""
         windows = self._windows
@@ -209,9 +208,7 @@ class DeviceReplay:
         return state._replace(priorities=state.priorities.at[at].set(mass, mode="drop"))
 
 
-def choose(
-    key: jax.Array, masses: jax.Array, shape: tuple[int, ...]
-) -> tuple[jax.Array, jax.Array]:
+def choose(key: Array, masses: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Draws indices int32 in proportion to masses `[N]`, >= 0, one above 0; and probabilities.
 
     Two levels, blocks and the entries of a block: sums of float32 stay exact enough, and a draw
@@ -227,7 +224,7 @@ def choose(
     return index, masses[index] / sums.sum()
 
 
-def _draw(key: jax.Array, masses: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def _draw(key: Array, masses: Array, shape: tuple[int, ...]) -> Array:
     """The index within the last axis `[..., n]` at which the sum exceeds a uniform part of all."""
     # Rounding may raise the sum at an entry without mass, which must not be drawn.
     sums = jnp.where(masses > 0, jnp.cumsum(masses, axis=-1), 0.0)

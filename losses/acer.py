@@ -20,6 +20,7 @@ probabilities, the trust region is a different one.
 import chex
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ..basics.libraries import rlax
 from .off_policy import retrace_coefficients
@@ -33,13 +34,8 @@ _LARGEST_WEIGHTED_ERROR = 2.0**100  # leaves room for sums over a batch and for 
 
 
 def q_retrace(
-    q_t: jax.Array,
-    v_t: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    rho_t: jax.Array,
-    exponent: float = 1.0,
-) -> jax.Array:
+    q_t: Array, v_t: Array, r_t: Array, discount_t: Array, rho_t: Array, exponent: float = 1.0
+) -> Array:
     """Retrace returns of the actions taken (ACER, eq. 5).
 
     Q_ret_t = r_{t+1} + discount_{t+1} (c_{t+1} (Q_ret_{t+1} - q_{t+1}) + v_{t+1}), with
@@ -62,9 +58,7 @@ def q_retrace(
     return _returns(q_t, v_t, r_t, discount_t, c_t)
 
 
-def q_opc(
-    q_t: jax.Array, v_t: jax.Array, r_t: jax.Array, discount_t: jax.Array, continues_t: jax.Array
-) -> jax.Array:
+def q_opc(q_t: Array, v_t: Array, r_t: Array, discount_t: Array, continues_t: Array) -> Array:
     """Q(lambda) with off-policy corrections, lambda = 1 (ACER, eq. 21; Harutyunyan et al. 2016).
 
     `q_retrace` with 1 in place of the truncated ratio. The traces are longer, and the estimate is
@@ -85,8 +79,8 @@ def q_opc(
 
 
 def importance_sampled_return(
-    v_t: jax.Array, r_t: jax.Array, discount_t: jax.Array, rho_t: jax.Array, continues_t: jax.Array
-) -> jax.Array:
+    v_t: Array, r_t: Array, discount_t: Array, rho_t: Array, continues_t: Array
+) -> Array:
     """Returns by importance sampling, without truncation: the ablation of Retrace (ACER, E.4).
 
     R_t = r_{t+1} + discount_{t+1} rho_{t+1} R_{t+1}, and r_{t+1} + discount_{t+1} v_{t+1} where the
@@ -114,9 +108,7 @@ def importance_sampled_return(
     matters = (continues_t > 0) & (discount_t > 0)
     rho_t = jnp.where(matters, jnp.minimum(rho_t, jnp.finfo(rho_t.dtype).max), 0.0)
 
-    def add(
-        later: jax.Array, step: tuple[jax.Array, jax.Array, jax.Array, jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
+    def add(later: Array, step: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
         reward, discount, rho, v = step
         sampled = reward + discount * (v + rho * later)
         return_ = jnp.clip(sampled, -_LARGEST_RETURN, _LARGEST_RETURN)
@@ -127,7 +119,7 @@ def importance_sampled_return(
     return _stop(returns)
 
 
-def importance_weighted_value_loss(return_: jax.Array, v: jax.Array, rho: jax.Array) -> jax.Array:
+def importance_weighted_value_loss(return_: Array, v: Array, rho: Array) -> Array:
     """The state value's loss of the ablation of stochastic dueling (ACER, E.4).
 
     rho (R - V)^2 / 2. The ratio is not truncated by the paper. Here it is limited to
@@ -149,9 +141,7 @@ def importance_weighted_value_loss(return_: jax.Array, v: jax.Array, rho: jax.Ar
     return 0.5 * rho * jnp.square(error)
 
 
-def _returns(
-    q_t: jax.Array, v_t: jax.Array, r_t: jax.Array, discount_t: jax.Array, c_t: jax.Array
-) -> jax.Array:
+def _returns(q_t: Array, v_t: Array, r_t: Array, discount_t: Array, c_t: Array) -> Array:
     chex.assert_equal_shape([q_t, v_t, r_t, discount_t, c_t])
     assert_rank(1, r_t=r_t)
     chex.assert_axis_dimension_gt(r_t, 0, 0)
@@ -160,7 +150,7 @@ def _returns(
     )
 
 
-def v_target(return_: jax.Array, q: jax.Array, v: jax.Array, rho: jax.Array) -> jax.Array:
+def v_target(return_: Array, q: Array, v: Array, rho: Array) -> Array:
     """A target for the state value (ACER, eq. 14): min(1, rho) (Q_ret - Q) + V.
 
     The ratio is not raised to a power, unlike in `q_retrace`.
@@ -178,9 +168,7 @@ def v_target(return_: jax.Array, q: jax.Array, v: jax.Array, rho: jax.Array) -> 
     return _stop(jnp.minimum(1.0, rho) * (return_ - q) + v)
 
 
-def stochastic_dueling(
-    v: jax.Array, advantage_a: jax.Array, advantages_sampled: jax.Array
-) -> jax.Array:
+def stochastic_dueling(v: Array, advantage_a: Array, advantages_sampled: Array) -> Array:
     """The action value of a stochastic dueling network (ACER, eq. 13).
 
     Q(x, a) = V(x) + A(x, a) - mean_i A(x, u_i) with u_i drawn from the policy. Its expectation over
@@ -199,14 +187,14 @@ def stochastic_dueling(
 
 
 def truncated_importance_trajectory(
-    v_tm1: jax.Array,
-    v_t: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    log_rho_tm1: jax.Array,
-    continues_t: jax.Array,
+    v_tm1: Array,
+    v_t: Array,
+    r_t: Array,
+    discount_t: Array,
+    log_rho_tm1: Array,
+    continues_t: Array,
     cap: float = 5.0,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Array, Array]:
     """The baseline TIS: truncated importance sampling over trajectories (ACER, E.2).
 
     Weight: min(cap, rho_t rho_{t+1} ... ), up to the end of the trajectory. Advantage: the
@@ -234,7 +222,7 @@ def truncated_importance_trajectory(
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
     returns = rlax.lambda_returns(r_t, discount_t, v_t, continues_t, stop_target_gradients=True)
 
-    def add(later: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def add(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
         log_rho, continues = step
         log_weight = log_rho + jnp.where(continues > 0, later, 0.0)
         return log_weight, log_weight
@@ -246,14 +234,8 @@ def truncated_importance_trajectory(
 
 
 def acer_policy_gradient(
-    pi: jax.Array,
-    mu: jax.Array,
-    q: jax.Array,
-    v: jax.Array,
-    a: jax.Array,
-    return_: jax.Array,
-    c: float,
-) -> jax.Array:
+    pi: Array, mu: Array, q: Array, v: Array, a: Array, return_: Array, c: float
+) -> Array:
     """The truncated estimator with bias correction over all actions (ACER, eq. 9 and 10).
 
     min(c, rho(a)) (Q_ret - V) grad log pi(a)
@@ -279,14 +261,14 @@ def acer_policy_gradient(
 
 
 def acer_sampled_policy_gradient(
-    score: jax.Array,
-    rho: jax.Array,
-    advantage: jax.Array,
-    score_sampled: jax.Array,
-    rho_sampled: jax.Array,
-    advantage_sampled: jax.Array,
+    score: Array,
+    rho: Array,
+    advantage: Array,
+    score_sampled: Array,
+    rho_sampled: Array,
+    advantage_sampled: Array,
     c: float,
-) -> jax.Array:
+) -> Array:
     """The truncated estimator with bias correction for one sampled action a' (ACER, eq. 16).
 
     min(c, rho(a)) (Q_opc - V) grad log f(a|phi)
@@ -313,9 +295,7 @@ def acer_sampled_policy_gradient(
     return _stop(truncated + excess * advantage_sampled * score_sampled)
 
 
-def trust_region_projection(
-    gradient: jax.Array, kl_gradient: jax.Array, delta: float | jax.Array
-) -> jax.Array:
+def trust_region_projection(gradient: Array, kl_gradient: Array, delta: float | Array) -> Array:
     """Projects a gradient onto the linearised trust region (ACER, eq. 11 and 12).
 
     z = g - max(0, (k . g - delta) / |k|^2) k minimises |g - z|^2 / 2 subject to k . z <= delta,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ..basics.libraries import distrax, rlax
 from .distributional import (
@@ -30,17 +31,13 @@ class CriticLoss(NamedTuple):
 
     A cross-entropy is at least the entropy of its target, which no training reduces. The priority
     is 0 where the prediction equals the target, whatever the target's entropy.
-
-    Attributes:
-      loss: `[]`, takes the gradient.
-      priority: `[]`, >= 0, takes none.
     """
 
-    loss: jax.Array
-    priority: jax.Array
+    loss: Array  # `[]`, takes the gradient
+    priority: Array  # `[]`, >= 0, takes none
 
 
-def n_step_return(r_t: jax.Array, discount_t: jax.Array) -> tuple[jax.Array, jax.Array]:
+def n_step_return(r_t: Array, discount_t: Array) -> tuple[Array, Array]:
     """Discounted sum of rewards and product of discounts over a window (D4PG, section 3).
 
       return = r_1 + discount_1 r_2 + ... + discount_1 ... discount_{N-1} r_N,
@@ -66,11 +63,7 @@ def n_step_return(r_t: jax.Array, discount_t: jax.Array) -> tuple[jax.Array, jax
 
 
 def categorical_td_loss(
-    atoms: jax.Array,
-    logits_tm1: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    probs_t: jax.Array,
+    atoms: Array, logits_tm1: Array, r_t: Array, discount_t: Array, probs_t: Array
 ) -> CriticLoss:
     """Cross-entropy -sum_i p'_i log softmax(logits)_i with the projected target p'.
 
@@ -97,15 +90,15 @@ def categorical_td_loss(
 
 
 def mixture_of_gaussians_td_loss(
-    logits_tm1: jax.Array,
-    means_tm1: jax.Array,
-    scales_tm1: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    logits_t: jax.Array,
-    means_t: jax.Array,
-    scales_t: jax.Array,
-    key: jax.Array,
+    logits_tm1: Array,
+    means_tm1: Array,
+    scales_tm1: Array,
+    r_t: Array,
+    discount_t: Array,
+    logits_t: Array,
+    means_t: Array,
+    scales_t: Array,
+    key: Array,
     *,
     num_samples: int,
     min_scale: float,
@@ -157,9 +150,7 @@ def mixture_of_gaussians_td_loss(
     return CriticLoss(-jnp.mean(log_probs), jnp.maximum(priority, 0.0))  # against rounding
 
 
-def scalar_td_loss(
-    q_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, q_t: jax.Array
-) -> CriticLoss:
+def scalar_td_loss(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array) -> CriticLoss:
     """Half the squared TD error, 1/2 (r_t + discount_t q_t - q_tm1)^2 (D4PG, section 2, DDPG's).
 
     The priority is |r_t + discount_t q_t - q_tm1| (Schaul et al. 2016, section 3.3), for which
@@ -180,8 +171,8 @@ def scalar_td_loss(
 
 
 def deterministic_policy_gradient_loss(
-    a_t: jax.Array, dqda_t: jax.Array, dqda_clipping: float | None = None
-) -> jax.Array:
+    a_t: Array, dqda_t: Array, dqda_clipping: float | None = None
+) -> Array:
     """A loss whose gradient with respect to the action is -dQ/da (D4PG, Algorithm 1).
 
     With a_t = pi(x), descent on this loss ascends Q along grad pi(x) * E[dZ/da]. The value of
@@ -200,7 +191,7 @@ def deterministic_policy_gradient_loss(
     return jnp.sum(rlax.dpg_loss(a_t, dqda_t, dqda_clipping))
 
 
-def _mixture(logits: jax.Array, means: jax.Array, scales: jax.Array) -> distrax.Distribution:
+def _mixture(logits: Array, means: Array, scales: Array) -> distrax.Distribution:
     return distrax.MixtureSameFamily(
         mixture_distribution=distrax.Categorical(logits=logits),
         components_distribution=distrax.Normal(means, scales),

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import Array
 
 from .ranks import assert_rank
 
 _TINY = 1e-20  # a scale at which all atoms are at one place
 
 
-def categorical_cross_entropy(target: jax.Array, logits: jax.Array) -> jax.Array:
+def categorical_cross_entropy(target: Array, logits: Array) -> Array:
     """Cross-entropy -sum_i target_i * log softmax(logits)_i.
 
     It has the gradient of KL(target, softmax(logits)) (Reactor, section 3.2, the KL loss). It is
@@ -33,7 +34,7 @@ def categorical_cross_entropy(target: jax.Array, logits: jax.Array) -> jax.Array
     return optax.losses.softmax_cross_entropy(logits, jax.lax.stop_gradient(target))
 
 
-def categorical_kl_divergence(target: jax.Array, logits: jax.Array) -> jax.Array:
+def categorical_kl_divergence(target: Array, logits: Array) -> Array:
     """Kullback-Leibler divergence KL(target, softmax(logits)): cross-entropy less target's entropy.
 
     0 where the prediction equals the target. The cross-entropy has the same gradient, but equals
@@ -54,7 +55,7 @@ def categorical_kl_divergence(target: jax.Array, logits: jax.Array) -> jax.Array
     return jnp.maximum(divergence, 0.0)  # rounding may fall below 0
 
 
-def total_variation(target: jax.Array, probs: jax.Array) -> jax.Array:
+def total_variation(target: Array, probs: Array) -> Array:
     """Total variation 1/2 * sum_i |target_i - probs_i|: Reactor's priority (section 3.3).
 
     In [0, 1] for two distributions; a signed target may exceed 1.
@@ -71,7 +72,7 @@ def total_variation(target: jax.Array, probs: jax.Array) -> jax.Array:
     return 0.5 * jnp.sum(jnp.abs(jax.lax.stop_gradient(target) - probs))
 
 
-def categorical_projection(atoms: jax.Array, values: jax.Array, probs: jax.Array) -> jax.Array:
+def categorical_projection(atoms: Array, values: Array, probs: Array) -> Array:
     """Projects a discrete distribution onto the atoms (C51, eq. 7; D4PG, appendix B).
 
     p'_i = sum_j h_i(value_j) p_j, where h_i is the linear interpolation kernel of atom i: each mass
@@ -93,8 +94,8 @@ def categorical_projection(atoms: jax.Array, values: jax.Array, probs: jax.Array
 
 
 def categorical_bellman_target(
-    atoms: jax.Array, r_t: jax.Array, discount_t: jax.Array, probs_t: jax.Array
-) -> jax.Array:
+    atoms: Array, r_t: Array, discount_t: Array, probs_t: Array
+) -> Array:
     """The projected distribution of r_t + discount_t * Z_t: C51's target.
 
     Bellemare et al. 2017, Algorithm 1; with N-step returns as in D4PG, appendix B. In C51,
@@ -116,8 +117,8 @@ def categorical_bellman_target(
 
 
 def clipped_mass(
-    atoms: jax.Array, r_t: jax.Array, discount_t: jax.Array, probs_t: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    atoms: Array, r_t: Array, discount_t: Array, probs_t: Array
+) -> tuple[Array, Array]:
     """What `categorical_bellman_target` moves to the ends of the support, below and above it.
 
     The mean of the target is wrong by this mass times its distance to the support: if it is not
@@ -140,8 +141,8 @@ def clipped_mass(
 
 
 def affine_projections(
-    atoms: jax.Array, masses: jax.Array, which: np.ndarray, shift: jax.Array, scale: jax.Array
-) -> jax.Array:
+    atoms: Array, masses: Array, which: np.ndarray, shift: Array, scale: Array
+) -> Array:
     """Projects `masses[which]` at shift + scale * atoms, `[P, N]`, as `categorical_projection`.
 
     What lies below atom i + 1 after the projection is sum_j m_j clip((z_{i+1} - v_j) / d, 0, 1),
@@ -176,8 +177,8 @@ def affine_projections(
 
 
 def add_projected(
-    target: jax.Array, rows: np.ndarray, atoms: jax.Array, values: jax.Array, weights: jax.Array
-) -> jax.Array:
+    target: Array, rows: np.ndarray, atoms: Array, values: Array, weights: Array
+) -> Array:
     """Adds weights `[P, N]` at values `[P, N]`, projected onto the atoms, to `rows` of a target.
 
     rlax.categorical_l2_project computes the same for one distribution with a dense [N, N] kernel.
@@ -190,7 +191,7 @@ def add_projected(
     return target.at[rows[:, None], lower + 1].add(weights * fraction)
 
 
-def _between(atoms: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _between(atoms: Array, values: Array) -> tuple[Array, Array]:
     """The atom below each value within the support, and the fraction of the way to the next one."""
     last = atoms.shape[0] - 1
     if _are_uniform(atoms):
@@ -202,7 +203,7 @@ def _between(atoms: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]
     return lower, (values - atoms[lower]) / (atoms[lower + 1] - atoms[lower])
 
 
-def _are_uniform(atoms: jax.Array) -> bool:
+def _are_uniform(atoms: Array) -> bool:
     """Whether atoms are known, while a function is traced, to have equal distances."""
     if isinstance(atoms, jax.core.Tracer):
         return False

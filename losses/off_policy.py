@@ -14,13 +14,14 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from ..basics.libraries import rlax
 from .distributional import affine_projections
 from .ranks import assert_rank
 
 
-def retrace_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> jax.Array:
+def retrace_coefficients(pi_a: Array, mu_a: Array, lambda_: float) -> Array:
     """Retrace: c_t = lambda * min(1, pi(a_t|x_t) / mu(a_t|x_t)).
 
     Munos et al. 2016, section 3; Reactor, section 2 (eq. 4).
@@ -38,7 +39,7 @@ def retrace_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> ja
     return lambda_ * jnp.minimum(1.0, pi_a / mu_a)
 
 
-def tree_backup_coefficients(pi_a: jax.Array, lambda_: float) -> jax.Array:
+def tree_backup_coefficients(pi_a: Array, lambda_: float) -> Array:
     """Tree backup TB(lambda): c_t = lambda * pi(a_t|x_t).
 
     Precup et al. 2000; Munos et al. 2016, section 3. It requires no behaviour probabilities.
@@ -54,7 +55,7 @@ def tree_backup_coefficients(pi_a: jax.Array, lambda_: float) -> jax.Array:
     return lambda_ * pi_a
 
 
-def importance_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> jax.Array:
+def importance_coefficients(pi_a: Array, mu_a: Array, lambda_: float) -> Array:
     """Importance sampling: c_t = lambda * pi(a_t|x_t) / mu(a_t|x_t), not truncated.
 
     Precup et al. 2001; Munos et al. 2016, section 3.
@@ -73,13 +74,8 @@ def importance_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) ->
 
 
 def expected_off_policy_return(
-    q_t: jax.Array,
-    a_t: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    pi_t: jax.Array,
-    c_t: jax.Array,
-) -> jax.Array:
+    q_t: Array, a_t: Array, r_t: Array, discount_t: Array, pi_t: Array, c_t: Array
+) -> Array:
     """Multi-step off-policy returns of expected values.
 
     G_t = r_{t+1} + discount_{t+1} * (E_pi[q_{t+1}] - c_{t+1} q_{t+1}(a_{t+1}) + c_{t+1} G_{t+1}):
@@ -104,14 +100,8 @@ def expected_off_policy_return(
 
 
 def distributional_off_policy_target(
-    atoms: jax.Array,
-    q_t: jax.Array,
-    a_t: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    pi_t: jax.Array,
-    c_t: jax.Array,
-) -> jax.Array:
+    atoms: Array, q_t: Array, a_t: Array, r_t: Array, discount_t: Array, pi_t: Array, c_t: Array
+) -> Array:
     """Multi-step off-policy targets of return distributions.
 
     Reactor, section 3.2. With `retrace_coefficients` it is distributional Retrace, with
@@ -162,9 +152,7 @@ def distributional_off_policy_target(
     return jax.lax.stop_gradient(target)
 
 
-def _n_step_sums(
-    r_t: jax.Array, discount_t: jax.Array, c_t: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _n_step_sums(r_t: Array, discount_t: Array, c_t: Array) -> tuple[Array, Array, Array]:
     """For each source s and destination d >= s: reward sum, discount product, trace product.
 
     All `[T, T]`, indexed [s, d], meaningless for d < s. The trace product stops before d.
@@ -172,7 +160,7 @@ def _n_step_sums(
     steps = np.arange(r_t.shape[0])
     after_source = steps[None, :] >= steps[:, None]
 
-    def products(factors: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def products(factors: Array) -> tuple[Array, Array]:
         inclusive = jnp.cumprod(jnp.where(after_source, factors, 1.0), axis=1)
         exclusive = jnp.concatenate([jnp.ones_like(inclusive[:, :1]), inclusive[:, :-1]], axis=1)
         return inclusive, exclusive

@@ -15,13 +15,14 @@ gradient that is not finite would stay NaN behind a mask.
 import chex
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from .ranks import assert_rank
 
 _stop = jax.lax.stop_gradient
 
 
-def truncated_beta(mu_a: jax.Array, c: float) -> jax.Array:
+def truncated_beta(mu_a: Array, c: float) -> Array:
     """The recommended beta of beta-LOO: min(c, 1 / mu(a)) (Reactor, section 3.1).
 
     With c = 1 it is identically 1, which is leave-one-out.
@@ -36,9 +37,7 @@ def truncated_beta(mu_a: jax.Array, c: float) -> jax.Array:
     return jnp.minimum(c, 1.0 / jnp.where(mu_a > 0, mu_a, 1.0))
 
 
-def beta_loo_loss(
-    pi: jax.Array, q: jax.Array, a: jax.Array, return_: jax.Array, beta: jax.Array
-) -> jax.Array:
+def beta_loo_loss(pi: Array, q: Array, a: Array, return_: Array, beta: Array) -> Array:
     """beta-leave-one-out (Reactor, section 3.1, eq. 10).
 
     Estimator: beta * (R(A) - Q(A)) * grad pi(A) + sum_a Q(a) * grad pi(a).
@@ -63,9 +62,7 @@ def beta_loo_loss(
     return -(correction * pi[a] + jnp.sum(q * pi))
 
 
-def islr_loss(
-    pi: jax.Array, mu_a: jax.Array, v: jax.Array, a: jax.Array, return_: jax.Array
-) -> jax.Array:
+def islr_loss(pi: Array, mu_a: Array, v: Array, a: Array, return_: Array) -> Array:
     """Importance-sampled likelihood ratio (Reactor, section 3.1).
 
     Estimator: pi(A) / mu(A) * (R(A) - V) * grad log pi(A). Unbiased, of high variance.
@@ -86,14 +83,8 @@ def islr_loss(
 
 
 def tislr_loss(
-    pi: jax.Array,
-    mu: jax.Array,
-    q: jax.Array,
-    v: jax.Array,
-    a: jax.Array,
-    return_: jax.Array,
-    c: float,
-) -> jax.Array:
+    pi: Array, mu: Array, q: Array, v: Array, a: Array, return_: Array, c: float
+) -> Array:
     """Truncated importance-sampled likelihood ratio with bias correction, as in ACER.
 
     Estimator (Reactor, section 3.1; ACER, eq. 7):
@@ -125,7 +116,7 @@ def tislr_loss(
     return -(_stop(truncated) * pi[a] + jnp.sum(_stop(correction) * pi))
 
 
-def policy_entropy(pi: jax.Array) -> jax.Array:
+def policy_entropy(pi: Array) -> Array:
     """Entropy -sum_a pi(a) log pi(a), in nats. To be maximised: subtract it from a loss.
 
     Args:

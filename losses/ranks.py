@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import chex
-import jax
+from jax import Array
 
 
-def assert_rank(ranks: int | Sequence[int], /, **arrays: jax.Array) -> None:
+def assert_rank(ranks: int | Sequence[int], /, **arrays: Array) -> None:
     """`chex.assert_rank` with one rank for all or one for each; its error names the argument."""
     each = [ranks] * len(arrays) if isinstance(ranks, int) else ranks
     for (name, array), rank in zip(arrays.items(), each, strict=True):

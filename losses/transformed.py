@@ -11,6 +11,7 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ..basics.libraries import rlax
 from .off_policy import expected_off_policy_return
@@ -18,21 +19,16 @@ from .ranks import assert_rank
 
 
 class ValueTransform(NamedTuple):
-    """A rescaling of values: increasing, elementwise.
+    """A rescaling of values: increasing, elementwise."""
 
-    Attributes:
-      apply: h, from values to what a network predicts.
-      invert: h^-1.
-    """
-
-    apply: Callable[[jax.Array], jax.Array]
-    invert: Callable[[jax.Array], jax.Array]
+    apply: Callable[[Array], Array]  # h, from values to what a network predicts
+    invert: Callable[[Array], Array]  # h^-1
 
 
 IDENTITY = ValueTransform(lambda x: x, lambda x: x)
 
 
-def signed_hyperbolic(x: jax.Array, epsilon: float = 1e-3) -> jax.Array:
+def signed_hyperbolic(x: Array, epsilon: float = 1e-3) -> Array:
     """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x (R2D2, section 2.3; NGU, appendix E).
 
     Computed as x (1 / (sqrt(|x| + 1) + 1) + epsilon), which avoids cancellation for small x.
@@ -47,7 +43,7 @@ def signed_hyperbolic(x: jax.Array, epsilon: float = 1e-3) -> jax.Array:
     return x * (1.0 / (jnp.sqrt(jnp.abs(x) + 1.0) + 1.0) + epsilon)
 
 
-def signed_parabolic(x: jax.Array, epsilon: float = 1e-3) -> jax.Array:
+def signed_parabolic(x: Array, epsilon: float = 1e-3) -> Array:
     """The inverse of `signed_hyperbolic`: sign(x) (y^2 - 1), epsilon y^2 + y = 1 + epsilon + |x|.
 
     The formula printed in NGU, appendix E, lacks the square. The usual form
@@ -80,14 +76,14 @@ def signed_hyperbolic_pair(epsilon: float = 1e-3) -> ValueTransform:
 
 
 def transformed_off_policy_return(
-    q_t: jax.Array,
-    a_t: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    pi_t: jax.Array,
-    c_t: jax.Array,
+    q_t: Array,
+    a_t: Array,
+    r_t: Array,
+    discount_t: Array,
+    pi_t: Array,
+    c_t: Array,
     transform: ValueTransform,
-) -> jax.Array:
+) -> Array:
     """h(G_t), with G_t the `expected_off_policy_return` of h^-1(q_t).
 
     With `retrace_coefficients` it is the transformed Retrace operator (NGU, appendix E; Agent57,
@@ -111,14 +107,14 @@ def transformed_off_policy_return(
 
 
 def transformed_n_step_double_q_return(
-    q_t: jax.Array,
-    q_selector_t: jax.Array,
-    r_t: jax.Array,
-    discount_t: jax.Array,
-    c_t: jax.Array,
+    q_t: Array,
+    q_selector_t: Array,
+    r_t: Array,
+    discount_t: Array,
+    c_t: Array,
     n: int,
     transform: ValueTransform,
-) -> jax.Array:
+) -> Array:
     """The n-step double Q-learning return of R2D2, rescaled (section 2.3).
 
     h(r_1 + discount_1 r_2 + ... + discount_1 ... discount_n h^-1(q_n(argmax_a q_selector_n(a)))),
@@ -153,7 +149,7 @@ def transformed_n_step_double_q_return(
     return jax.lax.stop_gradient(transform.apply(returns))
 
 
-def sequence_priority(td_error: jax.Array, mask: jax.Array, eta: float) -> jax.Array:
+def sequence_priority(td_error: Array, mask: Array, eta: float) -> Array:
     """A sequence's priority: eta max_s |delta_s| + (1 - eta) mean_s |delta_s| (R2D2, section 2.3).
 
     Args:

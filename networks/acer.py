@@ -7,6 +7,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 from dm_env import specs
+from jax import Array
 
 from .base import (
     FeedForwardNetwork,
@@ -22,30 +23,18 @@ _POLICY_SCALE = 0.01
 
 
 class CategoricalOutput(NamedTuple):
-    """Outputs of the network for each of T observations, with A discrete actions.
+    """Outputs of the network for each of T observations, with A discrete actions."""
 
-    Attributes:
-      policy: `[T, A]`, probabilities; exactly 0 for illegal actions.
-      q: `[T, A]`, action values.
-    """
-
-    policy: jax.Array
-    q: jax.Array
+    policy: Array  # `[T, A]`, probabilities; exactly 0 for illegal actions
+    q: Array  # `[T, A]`, action values
 
 
 class GaussianOutput(NamedTuple):
-    """Outputs of the network for each of T observations, with actions `[d]`.
+    """Outputs of the network for each of T observations, with actions `[d]`."""
 
-    Attributes:
-      policy: `[T, d]`, the mean, in [-1, 1].
-      value: `[T]`, state values.
-      features: `[T, F]`, inputs of the advantage network, or of Q's last layers where Q has a
-        network of its own.
-    """
-
-    policy: jax.Array
-    value: jax.Array
-    features: jax.Array
+    policy: Array  # `[T, d]`, the mean, in [-1, 1]
+    value: Array  # `[T]`, state values
+    features: Array  # `[T, F]`, inputs of the advantage network, or of the last layers of Q's own
 
 
 class _Stream(hk.Module):
@@ -67,9 +56,7 @@ class _Stream(hk.Module):
     def initial_state(self) -> Any:
         return self._memory.initial_state() if self._memory else ()
 
-    def __call__(
-        self, observations: jax.Array, is_first: jax.Array, state: Any
-    ) -> tuple[jax.Array, Any]:
+    def __call__(self, observations: Array, is_first: Array, state: Any) -> tuple[Array, Any]:
         features = jax.nn.relu(self._hidden(self._torso(observations)))
         if self._memory is None:
             return features, state
@@ -126,7 +113,7 @@ class AcerModule(hk.Module):
         return tuple(stream.initial_state() for stream in self._streams)
 
     def __call__(
-        self, observations: jax.Array, is_first: jax.Array, state: Any
+        self, observations: Array, is_first: Array, state: Any
     ) -> tuple[CategoricalOutput | GaussianOutput, Any]:
         """Observations `[T, ...]`, `is_first` `[T]`, initial state -> outputs, final state."""
         read = [
@@ -138,7 +125,7 @@ class AcerModule(hk.Module):
         return heads, tuple(final for _, final in read)
 
     def _heads(
-        self, observations: jax.Array, of_policy: jax.Array, of_value: jax.Array, of_q: jax.Array
+        self, observations: Array, of_policy: Array, of_value: Array, of_q: Array
     ) -> CategoricalOutput | GaussianOutput:
         small = hk.initializers.VarianceScaling(_POLICY_SCALE)
         if isinstance(self._actions, specs.DiscreteArray):
@@ -163,7 +150,7 @@ class AdvantageModule(hk.Module):
         super().__init__(name=name)
         self._size = size
 
-    def __call__(self, features: jax.Array, action: jax.Array) -> jax.Array:
+    def __call__(self, features: Array, action: Array) -> Array:
         """`[..., F]` and `[..., d]` -> `[...]`."""
         inputs = jnp.concatenate([features, action], axis=-1)
         hidden = jax.nn.relu(hk.Linear(self._size, name="hidden")(inputs))
@@ -182,19 +169,13 @@ def make_acer_network(
 ) -> RecurrentNetwork:
     """ACER's network. Outputs: `CategoricalOutput` (discrete), `GaussianOutput` (continuous).
 
-    Args:
-      observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
-      actions: spec of one action: a `DiscreteArray`, or an array `[d]`.
-      convolutions: (channels, kernel, stride) of each, for images; None: by size.
-      vector_sizes: hidden layers of the torso, for float observations.
-      orthogonal_gain: convolutions and the hidden layer start as orthogonal matrices times this, so
-        that sqrt(2) keeps the size of features through ReLU; None: Haiku's weights, of deviation
-        1 / sqrt(inputs), which shrink it.
-      torso: makes a torso in place of the default one.
-      **sizes: other arguments of `AcerModule`, whose defaults are the paper's.
+    `observation`, `convolutions`, `vector_sizes` and `torso` decide on the torso, and are refused,
+    as in `choose_torso`. `actions` is the spec of one action: a `DiscreteArray`, or an array `[d]`.
+    `sizes` are other arguments of `AcerModule`, whose defaults are the paper's.
 
-    Raises:
-      ValueError: an unsupported observation, or a torso with outputs of another shape or dtype.
+    Convolutions and the hidden layer start as orthogonal matrices times `orthogonal_gain`, so that
+    sqrt(2) keeps the size of features through ReLU; None: Haiku's weights, of deviation
+    1 / sqrt(inputs), which shrink it.
     """
     w_init = None if orthogonal_gain is None else hk.initializers.Orthogonal(orthogonal_gain)
     chosen = choose_torso(

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
+from jax import Array
 
 from .base import (
     FeedForwardNetwork,
@@ -24,21 +25,13 @@ from .torsos import DQN_CONVOLUTIONS, Convolutions, MakeTorso, choose_torso
 
 
 class R2D2Inputs(NamedTuple):
-    """Inputs of a value network at each of T steps.
+    """Inputs of a value network at each of T steps."""
 
-    Attributes:
-      observation: `[T, ...]`.
-      previous_action: int32 `[T]`, in 0 .. A - 1.
-      reward: float32 `[T]`, the extrinsic reward that arrived with the observation.
-      intrinsic_reward: float32 `[T]`, the intrinsic reward of the observation.
-      arm: int32 `[T]`, in 0 .. N - 1.
-    """
-
-    observation: Any
-    previous_action: Any
-    reward: Any
-    intrinsic_reward: Any
-    arm: Any
+    observation: Any  # `[T, ...]`
+    previous_action: Any  # int32 `[T]`, in 0 .. A - 1
+    reward: Any  # float32 `[T]`, the extrinsic reward that arrived with the observation
+    intrinsic_reward: Any  # float32 `[T]`, the intrinsic reward of the observation
+    arm: Any  # int32 `[T]`, in 0 .. N - 1
 
 
 class R2D2Module(hk.Module):
@@ -70,9 +63,7 @@ class R2D2Module(hk.Module):
         """The LSTM's initial state, zeros."""
         return self._memory.initial_state()
 
-    def __call__(
-        self, inputs: R2D2Inputs, is_first: jax.Array, state: Any
-    ) -> tuple[jax.Array, Any]:
+    def __call__(self, inputs: R2D2Inputs, is_first: Array, state: Any) -> tuple[Array, Any]:
         """Inputs `[T, ...]`, `is_first` `[T]`, initial state -> values `[T, A]`, final state."""
         features = jax.nn.relu(self._linear(self._torso(inputs.observation)))
         others = (
@@ -87,7 +78,7 @@ class R2D2Module(hk.Module):
         advantage = self._head(outputs, self._num_actions, "advantage")
         return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True), state
 
-    def _head(self, features: jax.Array, size: int, name: str) -> jax.Array:
+    def _head(self, features: Array, size: int, name: str) -> Array:
         hidden = jax.nn.relu(hk.Linear(self._head_size, name=f"{name}_hidden")(features))
         return hk.Linear(size, name=f"{name}_output")(hidden)
 
@@ -103,7 +94,7 @@ class EmbeddingModule(hk.Module):
         self._torso = torso()
         self._output = hk.Linear(size, name="output")
 
-    def __call__(self, observations: jax.Array) -> jax.Array:
+    def __call__(self, observations: Array) -> Array:
         """See the class."""
         return self._output(self._torso(observations))
 
@@ -116,26 +107,19 @@ class ActionClassifier(hk.Module):
         self._hidden = hk.Linear(hidden_size, name="hidden")
         self._output = hk.Linear(num_actions, name="output")
 
-    def __call__(self, before: jax.Array, after: jax.Array) -> jax.Array:
+    def __call__(self, before: Array, after: Array) -> Array:
         """See the class."""
         both = jnp.concatenate([before, after], axis=-1)
         return self._output(jax.nn.relu(self._hidden(both)))
 
 
 class Agent57Networks(NamedTuple):
-    """The networks of the agent, which keeps several sets of parameters for some of them.
+    """The networks of the agent, which keeps several sets of parameters for some of them."""
 
-    Attributes:
-      value: `R2D2Inputs` -> action values `[T, A]`, for extrinsic and for intrinsic values.
-      embedding: observations `[B, ...]` -> controllable states `[B, D]`.
-      classifier: two embeddings `[B, D]` -> logits `[B, A]`.
-      novelty: observations `[B, ...]` -> `[B, E]`, for the random network and its predictor.
-    """
-
-    value: RecurrentNetwork
-    embedding: FeedForwardNetwork
-    classifier: FeedForwardNetwork
-    novelty: FeedForwardNetwork
+    value: RecurrentNetwork  # `R2D2Inputs` -> values `[T, A]`, for extrinsic and intrinsic ones
+    embedding: FeedForwardNetwork  # observations `[B, ...]` -> controllable states `[B, D]`
+    classifier: FeedForwardNetwork  # two embeddings `[B, D]` -> logits `[B, A]`
+    novelty: FeedForwardNetwork  # observations `[B, ...]` -> `[B, E]`: random, and its predictor
 
 
 def make_agent57_networks(
@@ -152,19 +136,9 @@ def make_agent57_networks(
 ) -> Agent57Networks:
     """Agent57's networks for one kind of observation.
 
-    Args:
-      observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
-      num_actions: A.
-      num_arms: N.
-      convolutions: (channels, kernel, stride) of every torso, for images; None: by size.
-      vector_sizes: hidden layers of every torso, for float arrays.
-      embedding_size: D, of the controllable state.
-      classifier_size: hidden units of the action classifier.
-      novelty_size: E, outputs of random network distillation.
-      **value_sizes: other arguments of `R2D2Module`.
-
-    Raises:
-      ValueError: an unsupported observation.
+    Every torso is chosen as in `choose_torso`. `embedding_size` is D, of the controllable state;
+    `classifier_size` the hidden units of the action classifier; `novelty_size` is E, the outputs of
+    random network distillation. `value_sizes` are other arguments of `R2D2Module`.
     """
     torso = choose_torso(observation, convolutions, vector_sizes, jax.nn.relu)
     index, number = specs.Array((), np.int32), specs.Array((), np.float32)

@@ -9,6 +9,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 from dm_env import specs
+from jax import Array
 
 _WITHIN = contextvars.ContextVar("within_loops", default=False)
 
@@ -32,13 +33,8 @@ def are_for_loops() -> bool:
     return _WITHIN.get() and jax.default_backend() == "cpu"
 
 
-def weights_for_loops() -> contextlib.AbstractContextManager[Any]:
-    """Within Haiku's transform: matrices have gradients for loops, where that is wanted."""
-    return hk.custom_getter(_getter) if are_for_loops() else contextlib.nullcontext()
-
-
 @jax.custom_jvp
-def with_transposed_gradient(matrix: jax.Array) -> jax.Array:
+def with_transposed_gradient(matrix: Array) -> Array:
     """The same matrix; its gradient is the transpose of its transpose's gradient."""
     return matrix
 
@@ -51,7 +47,6 @@ def _derivative(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
 
 
 def _getter(next_getter: Any, value: Any, context: Any) -> Any:
-    del context
     value = next_getter(value)
     return with_transposed_gradient(value) if value.ndim == 2 else value
 
@@ -71,10 +66,10 @@ class RecurrentNetwork(NamedTuple):
       step: `(Params, observation, is_first [], State) -> (output, State)`, an unroll of one step.
     """
 
-    init: Callable[[jax.Array], Params]
+    init: Callable[[Array], Params]
     initial_state: Callable[[], State]
-    unroll: Callable[[Params, Any, jax.Array, State], tuple[Any, State]]
-    step: Callable[[Params, Any, jax.Array, State], tuple[Any, State]]
+    unroll: Callable[[Params, Any, Array, State], tuple[Any, State]]
+    step: Callable[[Params, Any, Array, State], tuple[Any, State]]
 
 
 def make_recurrent_network(make_module: Callable[[], Any], observation: Any) -> RecurrentNetwork:
@@ -90,13 +85,11 @@ def make_recurrent_network(make_module: Callable[[], Any], observation: Any) -> 
     def initial_state() -> State:
         return start.apply({}, None)
 
-    def init(key: jax.Array) -> Params:
+    def init(key: Array) -> Params:
         observations = jax.tree.map(lambda x: jnp.zeros((1, *x.shape), x.dtype), observation)
         return unroll.init(key, observations, jnp.ones((1,), bool), initial_state())
 
-    def step(
-        params: Params, observation: Any, is_first: jax.Array, state: State
-    ) -> tuple[Any, State]:
+    def step(params: Params, observation: Any, is_first: Array, state: State) -> tuple[Any, State]:
         observations = jax.tree.map(lambda x: x[None], observation)
         outputs, state = unroll.apply(params, observations, is_first[None], state)
         return jax.tree.map(lambda output: output[0], outputs), state
@@ -105,15 +98,10 @@ def make_recurrent_network(make_module: Callable[[], Any], observation: Any) -> 
 
 
 class FeedForwardNetwork(NamedTuple):
-    """A network without memory as pure functions of batches `[B, ...]`.
+    """A network without memory as pure functions of batches `[B, ...]`."""
 
-    Attributes:
-      init: `key -> Params`.
-      apply: `(Params, *inputs [B, ...]) -> outputs [B, ...]`.
-    """
-
-    init: Callable[[jax.Array], Params]
-    apply: Callable[..., Any]
+    init: Callable[[Array], Params]  # `key -> Params`
+    apply: Callable[..., Any]  # `(Params, *inputs [B, ...]) -> outputs [B, ...]`
 
 
 def make_feed_forward_network(
@@ -125,7 +113,7 @@ def make_feed_forward_network(
     """
     network = _transformed(make_module)
 
-    def init(key: jax.Array) -> Params:
+    def init(key: Array) -> Params:
         batches = [jnp.zeros((1, *spec.shape), spec.dtype) for spec in inputs]
         return network.init(key, *batches)
 
@@ -134,7 +122,8 @@ def make_feed_forward_network(
 
 def _transformed(make_module: Callable[[], Callable[..., Any]]) -> hk.Transformed:
     def apply(*inputs: Any) -> Any:
-        with weights_for_loops():
+        # Matrices have gradients for loops, where that is wanted.
+        with hk.custom_getter(_getter) if are_for_loops() else contextlib.nullcontext():
             return make_module()(*inputs)
 
     return hk.Transformed(*map(_advising, hk.without_apply_rng(hk.transform(apply))))

@@ -106,7 +106,6 @@ def mixture_of_gaussians_head(
     def metrics(
         outputs_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, outputs_t: jax.Array
     ) -> dict[str, jax.Array]:
-        del r_t, discount_t, outputs_t
         logits, means, scales = parts(outputs_tm1)
         weights = jax.nn.softmax(logits)
         deviations = means - jnp.sum(weights * means)

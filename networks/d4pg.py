@@ -35,17 +35,12 @@ class D4PGNetworks(NamedTuple):
     """Three networks; the torso's features are inputs of the other two.
 
     The agent trains the torso with the critic's loss only.
-
-    Attributes:
-      torso: observations `[B, ...]` -> features `[B, F]`.
-      policy: features `[B, F]` -> outputs `[B, ...]` of the shape of actions.
-      critic: features `[B, F]`, actions `[B, ...]` -> outputs `[B, P]` for a `CriticHead`.
-      squash: outputs of the policy -> actions within the spec's bounds; by default the identity.
     """
 
-    torso: FeedForwardNetwork
-    policy: FeedForwardNetwork
-    critic: FeedForwardNetwork
+    torso: FeedForwardNetwork  # observations `[B, ...]` -> features `[B, F]`
+    policy: FeedForwardNetwork  # features `[B, F]` -> outputs `[B, ...]` of the shape of actions
+    critic: FeedForwardNetwork  # features, actions `[B, ...]` -> `[B, P]` for a `CriticHead`
+    # Outputs of the policy -> actions within the spec's bounds.
     squash: Callable[[jax.Array], jax.Array] = lambda outputs: outputs
 
     def action(self, policy: Any, features: jax.Array) -> jax.Array:
@@ -149,7 +144,7 @@ def make_d4pg_networks(
     """D4PG's networks for one kind of observation; the torso of vectors only flattens them.
 
     Args:
-      observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
+      observation: spec of one observation, see `choose_torso`.
       actions: spec of one action, finitely bounded.
       num_outputs: P, the `num_outputs` of the critic's head.
       policy_sizes: units of the policy's hidden layers, at least one layer.
@@ -157,11 +152,8 @@ def make_d4pg_networks(
       layer_norm: whether the first layers have LayerNorm and tanh in place of ReLU.
       residual: SimBa's layers: linear, then blocks of the same size, then LayerNorm.
       action_input: where the critic takes the action, see `CriticModule`.
-      convolutions: (channels, kernel, stride) of each, for images; None: by size.
+      convolutions: for images, see `choose_torso`.
       pixel_features: units of the layer after the convolutions.
-
-    Raises:
-      ValueError: an unsupported observation.
     """
     check_observation(observation, convolutions)
     if is_image(observation):

@@ -8,6 +8,7 @@ from typing import Any
 import haiku as hk
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 _UNROLL = 2  # steps in an iteration of a loop: measured, little more compilation than 1
 
@@ -30,7 +31,7 @@ class Memory(hk.Module):
             return ()
         return hk.LSTMState(hidden=jnp.zeros(self._size), cell=jnp.zeros(self._size))
 
-    def __call__(self, inputs: jax.Array, is_first: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+    def __call__(self, inputs: Array, is_first: Array, state: Any) -> tuple[Array, Any]:
         """Inputs `[T, D]`, `is_first` `[T]`, initial state -> outputs `[T, H]`, final state."""
         if self._lstm is None:
             assert self._layer is not None
@@ -50,8 +51,8 @@ class _LSTM(hk.Module):
         self._size = size
 
     def __call__(
-        self, inputs: jax.Array, is_first: jax.Array, state: hk.LSTMState
-    ) -> tuple[jax.Array, hk.LSTMState]:
+        self, inputs: Array, is_first: Array, state: hk.LSTMState
+    ) -> tuple[Array, hk.LSTMState]:
         num_inputs, outputs = inputs.shape[-1], 4 * self._size
         with hk.name_scope("linear"):  # as in `hk.LSTM`
             both = num_inputs + self._size
@@ -68,8 +69,8 @@ class _LSTM(hk.Module):
 
 @jax.custom_vjp
 def unroll_lstm(
-    projected: jax.Array, weights: jax.Array, goes_on: jax.Array, hidden: jax.Array, cell: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    projected: Array, weights: Array, goes_on: Array, hidden: Array, cell: Array
+) -> tuple[Array, Array]:
     """Unrolls an LSTM over inputs that have been multiplied by their weights.
 
     With (i, g, f, o) the four parts of projected_t + h_{t-1} weights:
@@ -81,9 +82,7 @@ def unroll_lstm(
     in every step of its loop. It has no forward mode.
     """
 
-    def step(
-        state: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array]
-    ) -> tuple[Any, Any]:
+    def step(state: tuple[Array, Array], inputs: tuple[Array, Array]) -> tuple[Any, Any]:
         projected_t, goes_on_t = inputs
         hidden, cell = (jnp.where(goes_on_t, x, 0.0) for x in state)
         i, g, f, o = jnp.split(projected_t + hidden @ weights, 4)
@@ -91,17 +90,17 @@ def unroll_lstm(
         state = jax.nn.sigmoid(o) * jnp.tanh(cell), cell
         return state, state
 
-    outputs: tuple[jax.Array, jax.Array]
+    outputs: tuple[Array, Array]
     _, outputs = jax.lax.scan(step, (hidden, cell), (projected, goes_on), unroll=_UNROLL)
     return outputs
 
 
-def _forward(*inputs: jax.Array) -> tuple[Any, Any]:
+def _forward(*inputs: Array) -> tuple[Any, Any]:
     outputs = unroll_lstm(*inputs)
     return outputs, (inputs, outputs)
 
 
-def _backward(saved: Any, gradients: tuple[jax.Array, jax.Array]) -> tuple[Any, ...]:
+def _backward(saved: Any, gradients: tuple[Array, Array]) -> tuple[Any, ...]:
     """The chain rule backwards in time; the loop has only what depends on the step after."""
     (projected, weights, goes_on, hidden, cell), (hiddens, cells) = saved
     goes_on = goes_on[:, None]
@@ -120,7 +119,7 @@ def _backward(saved: Any, gradients: tuple[jax.Array, jax.Array]) -> tuple[Any, 
         goes_on,
     )
 
-    def step(carry: tuple[jax.Array, jax.Array], inputs: Any) -> tuple[Any, Any]:
+    def step(carry: tuple[Array, Array], inputs: Any) -> tuple[Any, Any]:
         (d_hidden, d_cell), by_gates, by_cell, by_last_cell, goes_on = inputs
         d_hidden = d_hidden + carry[0]
         d_cell = d_cell + carry[1] + d_hidden * by_cell

@@ -21,16 +21,11 @@ from .torsos import (
 
 
 class ReactorOutput(NamedTuple):
-    """Outputs of Reactor's network for each of T observations.
+    """Outputs of Reactor's network for each of T observations."""
 
-    Attributes:
-      policy: `[T, A]`, probabilities: of each legal action at least `policy_epsilon / A`, of
-        illegal ones exactly 0.
-      logits: `[T, A, N]`, logits of the return's atoms; with N = 1 the action value itself.
-    """
-
+    # `[T, A]`, probabilities: of legal actions >= `policy_epsilon / A`, of illegal ones exactly 0.
     policy: jax.Array
-    logits: jax.Array
+    logits: jax.Array  # `[T, A, N]`, of the return's atoms; with N = 1 the action value itself
 
 
 class ReactorModule(hk.Module):
@@ -112,16 +107,8 @@ def make_reactor_network(
 ) -> RecurrentNetwork:
     """Reactor's network for one kind of observation; outputs are `ReactorOutput`s.
 
-    Args:
-      observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
-      convolutions: (channels, kernel, stride) of each, for images; None: by size.
-      vector_sizes: hidden layers before the shared one, for float observations.
-      orthogonal_gain: of convolutions and shared layer, see `make_acer_network`.
-      torso: makes a torso in place of the default one.
-      **sizes: other arguments of `ReactorModule`, whose defaults are the paper's.
-
-    Raises:
-      ValueError: an unsupported observation, or a torso with outputs of another shape or dtype.
+    Takes and refuses what `make_acer_network` does. `sizes` are other arguments of `ReactorModule`,
+    whose defaults are the paper's.
     """
     init = None if orthogonal_gain is None else hk.initializers.Orthogonal(orthogonal_gain)
     chosen = choose_torso(observation, convolutions, vector_sizes, w_init=init, own=torso)

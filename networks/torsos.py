@@ -209,7 +209,7 @@ def choose_torso(
     """What makes the torso for an observation: `ImageTorso`, `VectorTorso`, or a user's.
 
     Args:
-      observation: spec of one observation.
+      observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
       convolutions: (channels, kernel, stride) of each, for images; None: `choose_convolutions`.
       vector_sizes: units of the layers, for float observations.
       activation: of each layer.

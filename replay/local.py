@@ -127,7 +127,6 @@ class LocalReplay:
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
         """Draws if a call is due; never waits."""
-        del timeout
         draw = self.draw()
         return None if draw is None else Draw(draw.keys, self.packing.sample(draw), draw.updates)
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from dm_env import StepType, specs
+from jax import Array
 
 from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
@@ -37,16 +38,16 @@ class LearnerState(NamedTuple):
     params: Any
     average_params: Any  # the network's, averaged over updates, for the trust region
     optimizer_state: optax.OptState
-    num_updates: jax.Array  # int32 `[]`
-    key: jax.Array  # draws the actions of stochastic dueling and of the bias correction
+    num_updates: Array  # int32 `[]`
+    key: Array  # draws the actions of stochastic dueling and of the bias correction
 
 
 class Terms(NamedTuple):
     """What an estimator finds at the source steps."""
 
-    gradients: jax.Array  # `[T, D]`, of the policy by phi, ascent, before entropy and projection
-    critic_loss: jax.Array  # `[T]`; takes gradients
-    error: jax.Array  # `[T]`, return minus estimate
+    gradients: Array  # `[T, D]`, of the policy by phi, ascent, before entropy and projection
+    critic_loss: Array  # `[T]`; takes gradients
+    error: Array  # `[T]`, return minus estimate
 
 
 @sees_frame_stacks
@@ -108,7 +109,7 @@ def make_agent(
                 f"{actions!r}{' and a mask' * environment_spec.masks_actions}."
             )
 
-        def features(key: jax.Array) -> Any:
+        def features(key: Array) -> Any:
             seen, first = jnp.zeros(observations.shape, observations.dtype), jnp.ones((), bool)
             return net.step(net.init(key), seen, first, net.initial_state())[0].features
 
@@ -123,7 +124,7 @@ def make_agent(
     memory_shape = jax.eval_shape(net.initial_state)
     stored = bool(jax.tree.leaves(memory_shape))  # whether actors store the recurrent state
 
-    def init(key: jax.Array) -> LearnerState:
+    def init(key: Array) -> LearnerState:
         """The average policy is the policy."""
         key, network_key, advantage_key = jax.random.split(key, 3)
         params = {"network": net.init(network_key)}
@@ -132,8 +133,7 @@ def make_agent(
         num_updates = jnp.zeros((), jnp.int32)
         return LearnerState(params, params["network"], rmsprop.init(params), num_updates, key)
 
-    def begin(key: jax.Array, actor_id: jax.Array, num_actors: int) -> ActorState:
-        del actor_id, num_actors
+    def begin(key: Array, actor_id: Array, num_actors: int) -> ActorState:
         return ActorState(key, net.initial_state())
 
     def read(params: Any, state: ActorState, timestep: TimeStep) -> tuple[Any, Any]:
@@ -156,12 +156,12 @@ def make_agent(
         extras |= memory_extras(state.memory, stored)
         return Decision(policy.greedy(output.policy), extras, ActorState(state.key, memory))
 
-    def rewards(rows: Row) -> jax.Array:
+    def rewards(rows: Row) -> Array:
         """At the destination steps, clipped and then scaled, `[T]`."""
         return config.reward_scale * sequences.rewards(rows, config.max_abs_reward)
 
     def acer(
-        phi: jax.Array, estimates: Estimates, log_rho: jax.Array, rows: Row, continues_t: jax.Array
+        phi: Array, estimates: Estimates, log_rho: Array, rows: Row, continues_t: Array
     ) -> Terms:
         """ACER's estimator (Algorithms 2 and 3).
 
@@ -187,7 +187,7 @@ def make_agent(
         return Terms(gradients, critic_loss, critic_return - at.q)
 
     def tis(
-        phi: jax.Array, estimates: Estimates, log_rho: jax.Array, rows: Row, continues_t: jax.Array
+        phi: Array, estimates: Estimates, log_rho: Array, rows: Row, continues_t: Array
     ) -> Terms:
         """The baseline TIS (E.2), with arguments as `acer`; on-policy it is A3C's estimator."""
         v_tm1, discount_t = estimates.v[:-1], sequences.discounts(rows, config.discount)
@@ -209,18 +209,18 @@ def make_agent(
 
     estimate = acer if config.estimator == "acer" else tis
 
-    def log_ratio(phi: jax.Array, row: Row) -> jax.Array:
+    def log_ratio(phi: Array, row: Row) -> Array:
         return policy.log_prob(phi, row) - policy.log_prob(row.extras["mu"], row)
 
-    def constrain(gradients: jax.Array, average: jax.Array, phi: jax.Array) -> jax.Array:
+    def constrain(gradients: Array, average: Array, phi: Array) -> Array:
         """Projects each step's gradient onto the trust region of that step (eq. 12), `[T, D]`."""
         kl_gradients = jax.vmap(jax.grad(policy.kl, argnums=1))(average, phi)
         project = jax.vmap(losses.trust_region_projection, in_axes=(0, 0, None))
         return project(gradients, kl_gradients, config.delta)
 
     def steps(
-        params: Any, average_params: Any, rows: Row, mask: jax.Array, key: jax.Array
-    ) -> dict[str, jax.Array]:
+        params: Any, average_params: Any, rows: Row, mask: Array, key: Array
+    ) -> dict[str, Array]:
         """Losses and metrics of the steps of one segment `[T + 1, ...]`, each `[T]`."""
         memory = rows.extras[MEMORY] if stored else net.initial_state()
         read = (rows.observation, rows.is_first, memory)
@@ -259,9 +259,7 @@ def make_agent(
             "ratio": jnp.exp(log_rho[1:]),
         }
 
-    def loss(
-        params: Any, average_params: Any, sample: Sample, keys: jax.Array
-    ) -> tuple[jax.Array, Update]:
+    def loss(params: Any, average_params: Any, sample: Sample, keys: Array) -> tuple[Array, Update]:
         """The weighted mean over B segments, each with a PRNG key."""
         rows, mask = sample.rows, sample.mask
         each = jax.vmap(steps, in_axes=(None, None, 0, 0, 0))(

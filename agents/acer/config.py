@@ -285,7 +285,6 @@ PRESETS: dict[str, Callable[[], Config]] = {
 
 def default_preset(environment: str, spec: EnvironmentSpec) -> str:
     """`atari_laptop` for large images; else `small`, or `small_continuous` (continuous actions)."""
-    del environment
     if is_large_image(spec):
         return "atari_laptop"
     discrete = isinstance(spec.actions, specs.DiscreteArray)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
+from jax import Array
 
 from ... import losses
 from ...datatypes import Row
@@ -20,14 +21,14 @@ from ..exploration import draw_action
 from .config import Config
 
 # `(params, features [F], action [d]) -> []`.
-Advantage: TypeAlias = Callable[[Any, jax.Array, jax.Array], jax.Array]
+Advantage: TypeAlias = Callable[[Any, Array, Array], Array]
 
 
 class Estimates(NamedTuple):
     """The critic's estimates at one row, or stacked at several; all take gradients."""
 
-    q: jax.Array  # `[]`, the value of the action taken
-    v: jax.Array  # `[]`, the state's value
+    q: Array  # `[]`, the value of the action taken
+    v: Array  # `[]`, the state's value
     others: Any  # inputs of `Policy.gradient` for actions that were not taken
 
 
@@ -44,14 +45,14 @@ class Policy(NamedTuple):
     """
 
     extras: dict[str, jax.ShapeDtypeStruct]
-    draw: Callable[[jax.Array, jax.Array], tuple[jax.Array, dict[str, jax.Array]]]
-    greedy: Callable[[jax.Array], jax.Array]
-    log_prob: Callable[[jax.Array, Row], jax.Array]
-    entropy: Callable[[jax.Array], jax.Array] | None
-    kl: Callable[[jax.Array, jax.Array], jax.Array]
-    estimates: Callable[[Any, jax.Array, Any, Row], Estimates]
-    critic_loss: Callable[[jax.Array, Estimates, jax.Array], jax.Array]
-    gradient: Callable[[jax.Array, Row, Estimates, jax.Array, jax.Array], jax.Array]
+    draw: Callable[[Array, Array], tuple[Array, dict[str, Array]]]
+    greedy: Callable[[Array], Array]
+    log_prob: Callable[[Array, Row], Array]
+    entropy: Callable[[Array], Array] | None
+    kl: Callable[[Array, Array], Array]
+    estimates: Callable[[Any, Array, Any, Row], Estimates]
+    critic_loss: Callable[[Array, Estimates, Array], Array]
+    gradient: Callable[[Array, Row, Estimates, Array, Array], Array]
     root: float
     uses_opc: bool
 
@@ -59,20 +60,16 @@ class Policy(NamedTuple):
 def categorical(actions: specs.DiscreteArray, config: Config) -> Policy:
     """A policy over A actions. V is the mean of Q over the policy, so it has no loss of its own."""
 
-    def log(pi: jax.Array) -> jax.Array:
+    def log(pi: Array) -> Array:
         return jnp.log(jnp.maximum(pi, jnp.finfo(pi.dtype).tiny))
 
-    def estimates(params: Any, key: jax.Array, output: CategoricalOutput, row: Row) -> Estimates:
+    def estimates(params: Any, key: Array, output: CategoricalOutput, row: Row) -> Estimates:
         """`others` are the values of all actions, `[A]`."""
-        del params, key
         v = jax.lax.stop_gradient(output.policy) @ output.q
         return Estimates(output.q[row.action], v, output.q)
 
-    def gradient(
-        pi: jax.Array, row: Row, estimates: Estimates, rho: jax.Array, return_: jax.Array
-    ) -> jax.Array:
+    def gradient(pi: Array, row: Row, estimates: Estimates, rho: Array, return_: Array) -> Array:
         """Equation 9, of the probabilities."""
-        del rho
         q, v, mu = estimates.others, estimates.v, row.extras["mu"]
         return losses.acer_policy_gradient(pi, mu, q, v, row.action, return_, config.truncation)
 
@@ -102,7 +99,7 @@ def gaussian(actions: specs.BoundedArray, advantage: Advantage, config: Config) 
     vector = jax.ShapeDtypeStruct((size,), jnp.float32)
     std = config.policy_std
 
-    def to_environment(x: jax.Array) -> jax.Array:
+    def to_environment(x: Array) -> Array:
         """From scaled actions to the environment's, within the bounds."""
         low, high = jnp.asarray(actions.minimum), jnp.asarray(actions.maximum)
         middle, half = middle_and_half(actions)
@@ -112,15 +109,15 @@ def gaussian(actions: specs.BoundedArray, advantage: Advantage, config: Config) 
             scaled = jnp.clip(x, -1.0, 1.0) * half + middle
         return jnp.clip(scaled, low, high).astype(jnp.float32)
 
-    def draw(key: jax.Array, mean: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def draw(key: Array, mean: Array) -> tuple[Array, dict[str, Array]]:
         x = mean + std * jax.random.normal(key, mean.shape)
         return to_environment(x), {"mu": mean, "drawn": x}
 
-    def log_density(mean: jax.Array, x: jax.Array) -> jax.Array:
+    def log_density(mean: Array, x: Array) -> Array:
         """Up to a constant, which cancels in ratios."""
         return -0.5 * jnp.sum(jnp.square((x - mean) / std))
 
-    def estimates(params: Any, key: jax.Array, output: GaussianOutput, row: Row) -> Estimates:
+    def estimates(params: Any, key: Array, output: GaussianOutput, row: Row) -> Estimates:
         """`others` are an action a' drawn from the policy, its ratio and its value (5.1)."""
         mean, mu = jax.lax.stop_gradient(output.policy), row.extras["mu"]
         samples = mean + std * jax.random.normal(key, (1 + config.num_dueling_samples, size))
@@ -129,7 +126,7 @@ def gaussian(actions: specs.BoundedArray, advantage: Advantage, config: Config) 
             params, output.features, jnp.clip(a_and_samples, -1.0, 1.0)
         )
 
-        def value(index: int) -> jax.Array:
+        def value(index: int) -> Array:
             if not config.stochastic_dueling:
                 return advantages[index]
             return losses.stochastic_dueling(output.value, advantages[index], advantages[2:])
@@ -137,7 +134,7 @@ def gaussian(actions: specs.BoundedArray, advantage: Advantage, config: Config) 
         sampled_ratio = jnp.exp(log_density(mean, samples[0]) - log_density(mu, samples[0]))
         return Estimates(value(0), output.value, (samples[0], sampled_ratio, value(1)))
 
-    def critic_loss(return_: jax.Array, estimates: Estimates, rho: jax.Array) -> jax.Array:
+    def critic_loss(return_: Array, estimates: Estimates, rho: Array) -> Array:
         """Of Q, and of V: its target (eq. 14), or importance sampling (E.4)."""
         q, v = estimates.q, estimates.v
         if config.stochastic_dueling:
@@ -146,9 +143,7 @@ def gaussian(actions: specs.BoundedArray, advantage: Advantage, config: Config) 
             value_loss = losses.importance_weighted_value_loss(return_, v, rho)
         return 0.5 * jnp.square(return_ - q) + value_loss
 
-    def gradient(
-        mean: jax.Array, row: Row, estimates: Estimates, rho: jax.Array, return_: jax.Array
-    ) -> jax.Array:
+    def gradient(mean: Array, row: Row, estimates: Estimates, rho: Array, return_: Array) -> Array:
         """Equation 16, of the mean."""
         sample, sampled_ratio, sampled_q = estimates.others
         score = jax.grad(log_density)

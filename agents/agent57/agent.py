@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from dm_env import StepType
+from jax import Array
 
 from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
@@ -42,7 +43,7 @@ class IntrinsicParams(NamedTuple):
     embedding: Any  # of the controllable state
     predictor: Any  # the trained network of random network distillation
     random: Any  # the fixed one
-    num_updates: jax.Array  # int32 `[]`, of the predictor
+    num_updates: Array  # int32 `[]`, of the predictor
 
 
 class ActingParams(NamedTuple):
@@ -64,25 +65,25 @@ class EvaluatorState(NamedTuple):
     """State of an evaluator's choice of arms."""
 
     sampled: BanditState  # pulls of the sampled mode, without greedy episodes
-    greedy_arm: jax.Array  # int32 `[]`, the best one by the actors' pulls; -1 if none are known
-    episodes: jax.Array  # int32 `[]`, that have ended, of both modes
+    greedy_arm: Array  # int32 `[]`, the best one by the actors' pulls; -1 if none are known
+    episodes: Array  # int32 `[]`, that have ended, of both modes
 
 
 class ActorState(NamedTuple):
     """State of an actor or of an evaluator between time steps."""
 
-    key: jax.Array
-    number: jax.Array  # int32 `[]`, the actor's
-    epsilon: jax.Array  # float32 `[]`, epsilon_l
-    arm: jax.Array  # int32 `[]`, of this episode
+    key: Array
+    number: Array  # int32 `[]`, the actor's
+    epsilon: Array  # float32 `[]`, epsilon_l
+    arm: Array  # int32 `[]`, of this episode
     bandit: BanditState  # the actor's meta-controller: the episodes of `explore`
     evaluator: EvaluatorState  # the episodes of `exploit`, and the arm of `warm_start`
-    previous_action: jax.Array  # int32 `[]`
+    previous_action: Array  # int32 `[]`
     memory: dict[str, Any]  # recurrent states of the value networks before the next observation
     intrinsic: Any  # `IntrinsicState`, or None without intrinsic rewards
-    intrinsic_reward: jax.Array  # float32 `[]`, of the newest observation
-    extrinsic_return: jax.Array  # float32 `[]`, undiscounted, of the episode so far
-    intrinsic_return: jax.Array  # float32 `[]`, undiscounted, of the episode so far
+    intrinsic_reward: Array  # float32 `[]`, of the newest observation
+    extrinsic_return: Array  # float32 `[]`, undiscounted, of the episode so far
+    intrinsic_return: Array  # float32 `[]`, undiscounted, of the episode so far
 
 
 class LearnerState(NamedTuple):
@@ -94,7 +95,7 @@ class LearnerState(NamedTuple):
     auxiliary_params: dict[str, Any]  # `embedding`, `classifier`, `predictor`; or empty
     auxiliary_states: dict[str, optax.OptState]  # `embedding` (with the classifier), `predictor`
     random_params: Any  # never trained; `()` without intrinsic reward
-    num_updates: jax.Array  # int32 `[]`
+    num_updates: Array  # int32 `[]`
 
 
 class Gradients(NamedTuple):
@@ -153,7 +154,7 @@ def make_agent(
         "predictor": adam(config.auxiliary_learning_rate),
     }
 
-    def init(key: jax.Array) -> LearnerState:
+    def init(key: Array) -> LearnerState:
         *value_keys, auxiliary_key = jax.random.split(key, len(heads) + 1)
         params = {name: nets.value.init(k) for name, k in zip(heads, value_keys, strict=True)}
         auxiliary, random = {}, ()
@@ -187,7 +188,7 @@ def make_agent(
 
     # Actors and evaluators (appendix E).
 
-    def begin(key: jax.Array, actor_id: jax.Array, num_actors: int) -> ActorState:
+    def begin(key: Array, actor_id: Array, num_actors: int) -> ActorState:
         intrinsic = None
         if is_curious:
             embedding: Any = ()
@@ -230,7 +231,7 @@ def make_agent(
         }
         return {**stored, "episodic_reward": episodic_reward} if recomputes else stored
 
-    def mix(values: dict[str, jax.Array], beta: jax.Array) -> jax.Array:
+    def mix(values: dict[str, Array], beta: Array) -> Array:
         """Q^e + beta_j Q^i (3.1), or h(h^-1(Q^e) + beta_j h^-1(Q^i)) (appendix B); `[..., A]`.
 
         It selects actions and defines the target policy. A single value is returned unchanged.
@@ -242,20 +243,20 @@ def make_agent(
             return values["extrinsic"] + beta * values["intrinsic"]
         return h.apply(h.invert(values["extrinsic"]) + beta * h.invert(values["intrinsic"]))
 
-    def masked(values: jax.Array, observations: jax.Array) -> jax.Array:
+    def masked(values: Array, observations: Array) -> Array:
         """The values `[T, A]`, -inf for illegal actions."""
         if not environment_spec.masks_actions:
             return values
         return jnp.where(legal_actions(observations, num_actions), values, -jnp.inf)
 
-    def novelty_errors(predictor: Any, random: Any, observations: jax.Array) -> jax.Array:
+    def novelty_errors(predictor: Any, random: Any, observations: Array) -> Array:
         """Errors `[B]` of random network distillation."""
         predicted, target = (nets.novelty.apply(x, observations) for x in (predictor, random))
         return novelty.distillation_error(predicted, target)
 
     def intrinsic_reward(
-        params: IntrinsicParams, state: IntrinsicState, observation: jax.Array, is_first: jax.Array
-    ) -> tuple[jax.Array, jax.Array, IntrinsicState]:
+        params: IntrinsicParams, state: IntrinsicState, observation: Array, is_first: Array
+    ) -> tuple[Array, Array, IntrinsicState]:
         """r^i = r^episodic min(max(alpha, 1), L) (NGU, 2.2), r^episodic, and the new state.
 
         Like the extrinsic reward, r^i arrives with the observation, as a consequence of the
@@ -263,7 +264,7 @@ def make_agent(
         """
         embedding = params.embedding
         if keeps_embedding:
-            embedding = _where(is_first, embedding, state.embedding)
+            embedding = optax.tree.where(is_first, embedding, state.embedding)
             state = state._replace(embedding=embedding)
         episodic, memory = episodic_memory.bonus(
             episodic_memory.empty(state.memory, is_first),
@@ -282,12 +283,12 @@ def make_agent(
         return reward, episodic, state._replace(memory=memory, moments=moments)
 
     def act(
-        keys: Sequence[jax.Array],
+        keys: Sequence[Array],
         params: ActingParams,
         state: ActorState,
         timestep: TimeStep,
-        arm: jax.Array,
-        epsilon: jax.Array,
+        arm: Array,
+        epsilon: Array,
     ) -> Decision:
         """Receives a time step and chooses an action; on a first step `arm` becomes the episode's.
 
@@ -328,15 +329,13 @@ def make_agent(
         after = state._replace(previous_action=action, memory=memory)
         return Decision(action, extras(state, mu, epsilon, episodic), after)
 
-    def pull(
-        key: jax.Array, pulls: BanditState, epsilon: float, first: jax.Array | int = 0
-    ) -> jax.Array:
+    def pull(key: Array, pulls: BanditState, epsilon: float, first: Array | int = 0) -> Array:
         bonus, num_arms = config.bandit_bonus, config.num_arms
         return bandit.choose(
             key, pulls, num_arms=num_arms, bonus=bonus, epsilon=epsilon, first=first
         )
 
-    def arm_of_actor(key: jax.Array, state: ActorState) -> jax.Array:
+    def arm_of_actor(key: Array, state: ActorState) -> Array:
         """The arm of an actor's next episode, int32 `[]`; see `Config.arm_choice`."""
         if config.arm_choice == "bandit":
             return pull(key, state.bandit, config.bandit_epsilon)
@@ -344,7 +343,7 @@ def make_agent(
             return jax.random.randint(key, (), 0, config.num_arms, jnp.int32)
         return state.number % config.num_arms if config.arm_choice == "actor" else jnp.int32(0)
 
-    def arm_of_evaluator(key: jax.Array, state: ActorState) -> tuple[jax.Array, jax.Array]:
+    def arm_of_evaluator(key: Array, state: ActorState) -> tuple[Array, Array]:
         """The arm of an evaluator's next episode, and whether the episode is of the greedy mode.
 
         Modes alternate every five episodes; evaluators with an even number begin with the greedy
@@ -371,7 +370,7 @@ def make_agent(
         decision = act(keys, params, state._replace(key=key), timestep, arm, state.epsilon)
         state = decision.state
         pulls = bandit.update(state.bandit, state.arm, state.extrinsic_return)
-        pulls = _where(timestep.step_type == StepType.LAST, pulls, state.bandit)
+        pulls = optax.tree.where(timestep.step_type == StepType.LAST, pulls, state.bandit)
         return decision._replace(state=state._replace(bandit=pulls))
 
     def exploit(params: ActingParams, state: ActorState, timestep: TimeStep) -> Decision:
@@ -382,16 +381,16 @@ def make_agent(
         decision = act(keys, params, state._replace(key=key), timestep, arm, epsilon)
         state, before = decision.state, decision.state.evaluator
         pulls = bandit.update(before.sampled, state.arm, state.extrinsic_return)
-        pulls = _where(~is_greedy, pulls, before.sampled)
+        pulls = optax.tree.where(~is_greedy, pulls, before.sampled)
         ended = before._replace(sampled=pulls, episodes=before.episodes + 1)
-        evaluator = _where(timestep.step_type == StepType.LAST, ended, before)
+        evaluator = optax.tree.where(timestep.step_type == StepType.LAST, ended, before)
         modes = {"greedy_arm": is_greedy, "sampled_arm": ~is_greedy}
         state = state._replace(evaluator=evaluator)
         return Decision(decision.action, {**decision.extras, **modes}, state)
 
     # The learner (appendix E).
 
-    def learned_rewards(state: LearnerState, sample: Sample) -> jax.Array:
+    def learned_rewards(state: LearnerState, sample: Sample) -> Array:
         """The intrinsic rewards that are learned from, `[B, T + 1]`; see `intrinsic_rewards`.
 
         The predictor takes no gradient here.
@@ -405,7 +404,7 @@ def make_agent(
         alpha = novelty.batch_modulators(errors.reshape(sample.mask.shape), sample.mask)
         return novelty.intrinsic_reward(stored["episodic_reward"], alpha, config.max_modulator)
 
-    def unroll(params: Any, rows: Row, memory: Any) -> jax.Array:
+    def unroll(params: Any, rows: Row, memory: Any) -> Array:
         """Values `[T + 1, A]`; no gradient flows into the memory after the burn-in."""
         inputs = R2D2Inputs(
             observation=rows.observation,
@@ -423,7 +422,7 @@ def make_agent(
         return jnp.concatenate([before, after])
 
     def steps(
-        params: Any, target_params: Any, rows: Row, mask: jax.Array, intrinsic_rewards: jax.Array
+        params: Any, target_params: Any, rows: Row, mask: Array, intrinsic_rewards: Array
     ) -> dict[str, Any]:
         """TD errors and metrics of the source steps of one sequence `[T + 1, ...]`, each `[T]`.
 
@@ -454,7 +453,7 @@ def make_agent(
         }
         discount_t = sequences.discounts(rows, gammas[arm])
 
-        def target(name: str) -> jax.Array:
+        def target(name: str) -> Array:
             q_t = q_target[name][1:]
             if config.target == "double_q":
                 return losses.transformed_n_step_double_q_return(
@@ -478,8 +477,8 @@ def make_agent(
         }
 
     def value_loss(
-        params: Any, target_params: Any, sample: Sample, intrinsic_rewards: jax.Array
-    ) -> tuple[jax.Array, Update]:
+        params: Any, target_params: Any, sample: Sample, intrinsic_rewards: Array
+    ) -> tuple[Array, Update]:
         """sum_s (Q(x_s, a_s, j) - T Q(x_s, a_s, j))^2 of each network (appendix E).
 
         Summed over the steps of a sequence; the weighted mean over the batch. No network's loss
@@ -511,14 +510,14 @@ def make_agent(
 
     def auxiliary_loss(
         params: dict[str, Any], random_params: Any, sample: Sample
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    ) -> tuple[Array, dict[str, Array]]:
         """Losses that train embedding and predictor (NGU, 2.2), averaged over the batch.
 
         -log p(a_t | x_t, x_{t+1}) and || g_hat(x_{t+1}) - g(x_{t+1}) ||^2, means over the last
         transitions of each sequence (NGU, appendix A: five), without padding.
         """
 
-        def each(rows: Row, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def each(rows: Row, mask: Array) -> tuple[Array, Array]:
             last = jnp.sum(mask.astype(jnp.int32)) - 1
             after = last - jnp.arange(config.auxiliary_frames - 1, -1, -1)
             exists, after = after >= 1, jnp.maximum(after, 1)
@@ -641,7 +640,3 @@ def _make_networks(
 
 def _part(networks: dict[str, Any], group: str) -> dict[str, Any]:
     return {name: networks[name] for name in _AUXILIARY[group]}
-
-
-def _where(condition: jax.Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), new, old)

@@ -343,7 +343,6 @@ def default_preset(environment: str, spec: EnvironmentSpec) -> str:
 
     The steps are the environment's own limit. An environment without one gets `small`.
     """
-    del environment
     if is_large_image(spec):
         return "atari_laptop"
     longest = spec.max_episode_steps or 0

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from dm_env import StepType
+from jax import Array
 
 from ... import losses
 from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
@@ -31,7 +32,7 @@ class LearnerState(NamedTuple):
     params: Any  # of the online ("moving") network
     target_params: Any  # copied every `target_update_period` updates
     optimizer_state: optax.OptState
-    num_updates: jax.Array  # int32 `[]`
+    num_updates: Array  # int32 `[]`
 
 
 @sees_frame_stacks
@@ -82,12 +83,11 @@ def make_agent(
     atoms = jnp.linspace(config.vmin, config.vmax, config.num_atoms)
     stored = config.initial_state == "stored"
 
-    def init(key: jax.Array) -> LearnerState:
+    def init(key: Array) -> LearnerState:
         params = net.init(key)
         return LearnerState(params, params, opt.init(params), jnp.zeros((), jnp.int32))
 
-    def begin(key: jax.Array, actor_id: jax.Array, num_actors: int) -> ActorState:
-        del actor_id, num_actors
+    def begin(key: Array, actor_id: Array, num_actors: int) -> ActorState:
         return ActorState(key, net.initial_state())
 
     def extras(policy: Any, memory: Any) -> dict[str, Any]:
@@ -109,15 +109,15 @@ def make_agent(
         action = jnp.argmax(output.policy).astype(jnp.int32)
         return Decision(action, extras(output.policy, state.memory), ActorState(state.key, memory))
 
-    def action_values(output: ReactorOutput) -> jax.Array:
+    def action_values(output: ReactorOutput) -> Array:
         """The means of the return distributions, or the values themselves: `[T, A]`."""
         if config.distributional:
             return jax.nn.softmax(output.logits) @ atoms
         return output.logits[..., 0]
 
     def critic(
-        online: ReactorOutput, target: ReactorOutput, rows: Row, c_t: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array, dict[str, jax.Array]]:
+        online: ReactorOutput, target: ReactorOutput, rows: Row, c_t: Array
+    ) -> tuple[Array, Array, Array, dict[str, Array]]:
         """Loss, return (3.2), priority (3.3) and metrics of each source step, `[T]`.
 
         `target` and `c_t` are at the destinations. The metrics tell whether the atoms suit the
@@ -145,9 +145,7 @@ def make_agent(
         )
         return cross_entropy, q_star @ atoms, error, support
 
-    def policy_loss(
-        pi: jax.Array, mu: jax.Array, q: jax.Array, a: jax.Array, return_: jax.Array
-    ) -> jax.Array:
+    def policy_loss(pi: Array, mu: Array, q: Array, a: Array, return_: Array) -> Array:
         """The chosen estimator (3.1) at one source step, `[]`; `pi`, `mu` and `q` are `[A]`."""
         cap, v = config.policy_gradient_cap, jax.lax.stop_gradient(pi @ q)
         if config.policy_gradient == "beta_loo":
@@ -156,7 +154,7 @@ def make_agent(
             return losses.tislr_loss(pi, mu, q, v, a, return_, cap)
         return losses.islr_loss(pi, mu[a], v, a, return_)
 
-    def steps(params: Any, target_params: Any, rows: Row, mask: jax.Array) -> dict[str, Any]:
+    def steps(params: Any, target_params: Any, rows: Row, mask: Array) -> dict[str, Any]:
         """Losses and metrics of the source steps of one sequence `[T + 1, ...]`, each `[T]`."""
         memory = rows.extras[MEMORY] if stored else net.initial_state()
         online, _ = net.unroll(params, rows.observation[:-1], rows.is_first[:-1], memory)
@@ -184,7 +182,7 @@ def make_agent(
             "ratio": pi_a / mu_a,
         }
 
-    def loss(params: Any, state: LearnerState, sample: Sample) -> tuple[jax.Array, Update]:
+    def loss(params: Any, state: LearnerState, sample: Sample) -> tuple[Array, Update]:
         """The weighted mean over B sequences (3.3); priorities are means over their steps."""
         rows, mask = sample.rows, sample.mask
         each = jax.vmap(steps, in_axes=(None, None, 0, 0))(params, state.target_params, rows, mask)

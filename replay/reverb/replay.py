@@ -85,7 +85,6 @@ class ReverbReplay:
 
     def metrics(self, keys: Any) -> dict[str, float]:
         """None: Reverb does not say how old an item is."""
-        del keys
         return {}
 
     def status(self) -> ReplayStatus:
@@ -113,7 +112,6 @@ class ReverbReplay:
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
         """See `Replay`; the rows are in the checkpoint that the server must have started with."""
-        del counters
         if _CHECKPOINT not in state:
             raise ValueError(
                 "The snapshot holds the rows of a learner's own replay, which cannot fill a Reverb "
