@@ -23,8 +23,7 @@ def check_memory(what: str, need: float, rows: int = 0, *, available: float | No
 
     With the number of `rows` that need these bytes, the message says how many fit.
     """
-    if available is None:
-        available = psutil.virtual_memory().available
+    available = psutil.virtual_memory().available if available is None else available
     if need > available:
         fitting = f": at most {int(rows * available / need)} rows fit" if rows else ""
         raise ValueError(
@@ -39,15 +38,12 @@ def devices() -> list[str]:
     An OSError says why it does not start, or does not answer within `SECONDS`.
     """
     try:
-        answer = subprocess.run(
-            [sys.executable, "-c", _DEVICES],
-            env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=True,
+        command = [sys.executable, "-c", _DEVICES]
+        env = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        answer = subprocess.check_output(
+            command, env=env, stderr=subprocess.PIPE, text=True, timeout=SECONDS
         )
-        return list(json.loads(answer.stdout.splitlines()[-1]))
+        return list(json.loads(answer.splitlines()[-1]))
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
         raise OSError(f"JAX does not start: {lines[-1]}") from error

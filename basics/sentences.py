@@ -1,9 +1,8 @@
-"""Parts of error messages: an error in one line, and names spelled like a wrong one."""
+"""Parts of messages: an error in one line, names spelled like a wrong one, a command to type."""
 
 import difflib
+import shlex
 from collections.abc import Iterable
-
-_LEAST_SIMILAR = 0.4  # as difflib counts: PongNoFrameskip-v4 and ALE/Pong-v5 have more
 
 
 def first_line(error: BaseException) -> str:
@@ -18,9 +17,14 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {line}".rstrip(": .")
 
 
+def typed(*words: object) -> str:
+    """A command of ours, as a shell takes it."""
+    return shlex.join(["retrax", *map(str, words)])
+
+
 def did_you_mean(name: str, known: Iterable[str], *, most: int = 1) -> str:
     """A hint after an unknown name, of any case: " (did you mean A?)"; "" if none is similar."""
     lowered = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), lowered, n=most, cutoff=_LEAST_SIMILAR)
+    close = difflib.get_close_matches(name.lower(), lowered, most, 0.4)  # ids of Pong have more
     *others, last = [lowered[each] for each in close] or [""]
     return f" (did you mean {', '.join(others)}{' or ' if others else ''}{last}?)" if last else ""

@@ -35,8 +35,6 @@ Compiled programs are cached in your cache directory; `retrax --no-cache COMMAND
 """
 
 _NO_CACHE = "JAX_ENABLE_COMPILATION_CACHE"
-_INTERRUPTED = 130  # what shells give for SIGINT
-_BROKEN_PIPE = 141  # and for SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(stop.code or 0)
     except BrokenPipeError:  # the reader has ended: `retrax train reactor --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+        return 141  # what shells give for SIGPIPE
     except Exception as error:
         is_sentence = isinstance(error, (ValueError, ImportError, OSError))
         if is_sentence or type(error).__module__.startswith("gymnasium"):  # which lacks a library
@@ -87,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _refuse(sentence)
         raise
     except KeyboardInterrupt:
-        return _refuse("Interrupted.", _INTERRUPTED)
+        return _refuse("Interrupted.", 130)  # what shells give for SIGINT
 
 
 def _keep_programs() -> None:

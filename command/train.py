@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar, cast, get_type_hints
 import tyro
 
 from ..agents.entry import agent_names, find_agent
+from ..basics.sentences import typed
 from ..basics.validation import Range
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import close_quietly
@@ -67,7 +68,7 @@ class RunArguments(RunConfig):
     def resumed(cls: type[Arguments], directory: Path) -> Arguments:
         """The arguments that continue a run as it is."""
         if (directory / PROGRAM).is_file():
-            how = f"continue it with retrax launch --resume {directory}"
+            how = f"continue it with {typed('launch', '--resume', directory)}"
             raise ValueError(f"{directory} was started by retrax launch: {how}")
         if (directory / "agent.json").is_file():
             raise ValueError(f"{directory} holds an exported agent, not a run.")
@@ -228,7 +229,8 @@ def _train(runs: Mapping[Path, RunConfig], directory: Path, **options: Any) -> i
 
 def _finish(directory: Path, *, is_stopped: bool = False, has_failed: bool = False) -> int:
     if is_stopped:
-        tell(f"Stopped by you. To continue: retrax train --resume {directory}")
-    evaluate = "" if seed_runs(directory) else f"retrax evaluate {directory}; "
-    print(f"Run{'' if evaluate else 's'} in {directory}. Next: {evaluate}retrax plot {directory}")
+        tell(f"Stopped by you. To continue: {typed('train', '--resume', directory)}")
+    names = ["plot"] if (seeds := seed_runs(directory)) else ["evaluate", "plot"]
+    following = "; ".join(typed(name, directory) for name in names)
+    print(f"Run{'s' if seeds else ''} in {directory}. Next: {following}")
     return int(has_failed)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..agents.base import Agent
-from ..basics.sentences import first_line, reason
+from ..basics.sentences import first_line, reason, typed
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import RefusedError, close_quietly
 from ..evaluation.arguments import checked
@@ -323,7 +323,7 @@ def _run(
             if isinstance(error, SystemExit):
                 why = f"the environment or the agent called sys.exit({error.code!r})"
             *_, kept = [None, *snapshots.steps()]
-            again = f"; retrax train --resume {directory} continues at {kept} steps"
+            again = f"; {typed('train', '--resume', directory)} continues at {kept} steps"
             raise RunFailedError(
                 f"The run failed at {loop.counters.steps} steps: {why} (traceback in "
                 f"{directory / 'log.txt'}){'' if kept is None else again}."

@@ -287,7 +287,8 @@ def _make_custom(maker: Any, name: str, request: _Request) -> VectorEnvironment:
             if is_jax := is_written_in_jax(environments[0]):
                 break
     if is_jax:
-        pure = as_pure(environments[0], **limit)
+        with one_sentence(f"{name} cannot be made"):  # where it is not hashable
+            pure = as_pure(environments[0], **limit)
         return PureVector(pure, num_envs=num_envs, seed=seed, name=name)
     return _vector(environments, name, seed, limit)
 

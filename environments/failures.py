@@ -13,7 +13,6 @@ from ..basics.sentences import reason
 
 _log = logging.getLogger("retrax")
 Closable = TypeVar("Closable")
-_WHITE = 255
 _CLOSE_SECONDS = 10.0
 # From packages, and from Gymnasium's names of them, to our extras.
 _EXTRAS = {"pygame": "video", "MuJoCo": "mujoco", "dm_control": "mujoco", "mujoco": "mujoco"}
@@ -124,7 +123,7 @@ def drawn(render: Callable[[], Any]) -> np.ndarray:
     with one_sentence("the environment cannot be drawn"):
         picture = render()
         array = np.asarray(picture)
-    if array.dtype.kind == "i" and array.size and 0 <= array.min() <= array.max() <= _WHITE:
+    if array.dtype.kind == "i" and array.size and 0 <= array.min() <= array.max() <= 255:
         array = array.astype(np.uint8)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[-1] != 3:
         found = f"{array.dtype} {[*array.shape]}" if array.dtype != object else f"{picture!r:.60}"

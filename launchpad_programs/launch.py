@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from ..basics.sentences import reason
+from ..basics.sentences import reason, typed
 from ..command.parsing import part, tell, words_of
 from ..command.train import RunArguments, parse_run
 from ..command.training import own_code
@@ -30,7 +30,6 @@ from .launcher import CALLER, LaunchSummary, run_program, summarise
 from .node import Engine
 from .replay import check_kept, kept_file
 
-PROG = "retrax launch"
 UPDATE_PERIOD = 50
 _ACTORS = 2
 _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
@@ -49,8 +48,8 @@ class LaunchArguments(EngineOptions, RunArguments):
         run = read_config(directory)
         if not (path := directory / PROGRAM).is_file():
             raise ValueError(
-                f"{directory} was trained in one process: continue it with retrax train --resume "
-                f"{directory}"
+                f"{directory} was trained in one process: continue it with "
+                f"{typed('train', '--resume', directory)}"
             )
         try:
             options = ProgramOptions(**read_json(path))
@@ -118,7 +117,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
     notes, warnings = list[str](), list[str]()
     with contextlib.ExitStack() as stack:
         given, run, directory, spec = parse_run(
-            LaunchArguments, arguments, prog=PROG, make_spec=spec_of
+            LaunchArguments, arguments, prog="retrax launch", make_spec=spec_of
         )
         engine = part(given, EngineOptions)
         if spec is None:
@@ -153,9 +152,9 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
     if not summary.finished:
         why = "A node failed. " if summary.failed else "Stopped by you. "
         at = "" if summary.snapshot is None else f"Snapshot at {summary.snapshot} steps. "
-        options = f" --engine {engine.engine}" if engine.engine else ""
-        tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
-    next_one = f"Next: retrax evaluate {directory}; retrax plot {directory}"
+        options = ["--engine", engine.engine] if engine.engine else []
+        tell(f"{why}{at}To continue: {typed('launch', '--resume', directory, *options)}")
+    next_one = f"Next: {typed('evaluate', directory)}; {typed('plot', directory)}"
     print(f"Run in {directory}. {next_one}", flush=True)
     return 1 if summary.failed else 0
 

@@ -22,6 +22,7 @@ from .. import environments
 from ..agents.entry import AgentEntry, find_agent
 from ..basics.files import write_json
 from ..basics.imports import import_from, make_importable
+from ..basics.sentences import typed
 from ..basics.validation import Range, check_fields
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from ..environments.factory import make_pure_vector
@@ -34,8 +35,7 @@ MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
 _ENVS = 8  # of one actor
 _ENVS_OF_SEVERAL = 4  # of each of several; two have as many as one alone
 _SNAPSHOTS = 5  # in a run, by default
-_LOGS = 100
-_DEVICE_LOGS = 20  # each interrupts the device
+_LOGS, _DEVICE_LOGS = 100, 20  # in a run, by default; each interrupts a device
 _MAX_LOG_STEPS = 10_000
 
 
@@ -393,7 +393,7 @@ def check_unused(directory: Path, config: RunConfig) -> None:
     if not directory.exists() or _NO_RUN.issuperset(x.name for x in directory.iterdir()):
         return
     if seed_runs(directory):
-        raise ValueError(f"{directory} holds runs already: retrax train --resume {directory}")
+        raise ValueError(f"{directory} holds runs already: {typed('train', '--resume', directory)}")
     if not (directory / "config.json").exists():
         raise ValueError(f"The run directory {directory} is not empty, and holds no run.")
     changed = differences(read_config(directory), config)
@@ -403,7 +403,7 @@ def check_unused(directory: Path, config: RunConfig) -> None:
             "run directory."
         )
     command = "launch" if (directory / PROGRAM).exists() else "train"
-    raise ValueError(f"{directory} holds this run already: retrax {command} --resume {directory}")
+    raise ValueError(f"{directory} holds this run already: {typed(command, '--resume', directory)}")
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> list[str]:

@@ -28,18 +28,18 @@ def trained(monkeypatch):
 def test_seeds_are_trained_continued_and_drawn_together(
     tiny, finished, retrax, tmp_path, trained, contents
 ):
-    directory = tmp_path / "runs"
+    directory = tmp_path / "my runs"
     new = [*tiny, "--seeds", 2, "--jobs", 2, "--run-directory", directory]
     status, out, err = retrax(*new)
     assert (status, len(trained)) == (0, 2)
-    assert out.endswith(f"\nRuns in {directory}. Next: retrax plot {directory}\n")
+    assert out.endswith(f"\nRuns in {directory}. Next: retrax plot '{directory}'\n")
     assert "WARNING" not in (directory / "seed_0" / "log.txt").read_text()
     check_equal(directory / "seed_0", finished)
     assert rows(directory / "seed_1") != rows(directory / "seed_0")
     assert "seed_1: complete, return " in err
     status, out, err = retrax(*new)
     assert (status, out) == (2, "")
-    assert err == f"retrax: {directory} holds runs already: retrax train --resume {directory}\n"
+    assert err == f"retrax: {directory} holds runs already: retrax train --resume '{directory}'\n"
     # As after a kill: the second one lacks its last snapshot.
     (directory / "seed_1" / "snapshots" / "240.npz").unlink()
     first = contents(directory / "seed_0")

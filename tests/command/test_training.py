@@ -254,7 +254,7 @@ def test_the_environment_is_made_once_and_closed(tiny, tmp_path, monkeypatch):
 
 
 def test_ctrl_c_on_a_real_process(tiny, here, tmp_path):
-    directory = tmp_path / "run"
+    directory = tmp_path / "my run"
     words = [*tiny, "--steps", "10000000", "--run-directory", directory]
     with start_retrax(*words, cwd=here) as process:
         try:
@@ -266,7 +266,7 @@ def test_ctrl_c_on_a_real_process(tiny, here, tmp_path):
         finally:
             process.kill()
     assert process.returncode == 0, err
-    assert err.endswith(f"Stopped by you. To continue: retrax train --resume {directory}\n")
+    assert err.endswith(f"Stopped by you. To continue: retrax train --resume '{directory}'\n")
     assert "Traceback" not in err
     assert "WARNING" not in err
     assert out.startswith(f"Run in {directory}.")
