@@ -72,12 +72,13 @@ def load_for(
         params = agent.acting_params(snapshots.read(steps, learner=template).learner)
     if like and actors is None:
         files = actor_files(run) if (run / PROGRAM).is_file() else []
-        if 0 < len(files) < config.num_actors:
-            raise ValueError(f"{run} has the states of {len(files)} of {config.num_actors} actors.")
+        workers = {int(path.parts[-3]) for path in run.glob("workers/*/snapshots/*.npz")}
+        if 0 < (n := len(files) + len(workers)) < config.num_actors:
+            raise ValueError(f"{run} has the states of {n} of {config.num_actors} actors.")
         each = states(config.environments_per_actor)
         found = [read_actor(path, each) for path in files]
-        folders = sorted({path.parents[1] for path in run.glob("workers/*/snapshots/*.npz")})
-        found += [x.read(x.newest_whole(), actors=each).actors for x in map(Snapshots, folders)]
+        of_workers = [Snapshots(run / "workers" / str(index)) for index in sorted(workers)]
+        found += [x.read(x.newest_whole(), actors=each).actors for x in of_workers]
         found = found or [snapshots.read(steps, **like).actors]
         actors = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
 
@@ -164,8 +165,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # whatever environments print
         result = evaluate(**given)
     if as_json:  # a few episodes have no interval, and JSON no NaN
-        text = json.dumps(result._asdict())
-        print(json.dumps(json.loads(text, parse_constant=lambda _: None)))
+        print(json.dumps(json.loads(json.dumps(result._asdict()), parse_constant=lambda _: None)))
         return 0
     interval = f"95 %: {result.low:.6g} to {result.high:.6g}"
     if math.isnan(result.low):
