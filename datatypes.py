@@ -235,7 +235,7 @@ class ReplayConfig:
     updates when every environment has one more complete sequence."""
 
     replay_ratio: Annotated[float, Range(0.0)] = 4.0
-    """Mean number of times that a transition is replayed, if pace is "rounds". The number of
+    """Mean number of times that a sequence is replayed, if pace is "rounds". The number of
     updates from the replay in a round has a Poisson distribution with mean replay_ratio *
     environments / batch_size."""
 

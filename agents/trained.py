@@ -55,7 +55,7 @@ class TrainedAgent:
         self._starts = True
 
     def act(self, observation: Any, reward: float = 0.0) -> Any:
-        """The greedy action for an observation, both in the form of the environment's library.
+        """The evaluation action for an observation, both in the form of the environment's library.
 
         Between calls the policy keeps its recurrent state.
 

@@ -264,7 +264,7 @@ def make_train(
     steps: int,
     episode_metrics: tuple[str, ...] = (),
 ) -> Callable[[jax.Array], tuple[LearnerState, dict[str, jax.Array]]]:
-    """A whole run as one pure function of a PRNG key, to be jitted, and batched with `jax.vmap`.
+    """A whole run as a pure function of a key (JAX's default kind), for `jax.jit` and `jax.vmap`.
 
     Args:
       agent: whose functions are used.

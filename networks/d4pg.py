@@ -117,7 +117,7 @@ class CriticModule(hk.Module):
     def __call__(self, features: jax.Array, actions: jax.Array) -> jax.Array:
         """See the class."""
         middle, half = middle_and_half(self._actions)
-        unit = hk.Flatten()((actions - middle) / half)
+        unit = ((actions - middle) / half).reshape(len(features), -1)
         if self._action is None:
             features = jnp.concatenate([features, unit], axis=-1)
         for number, layer in enumerate(self._layers):

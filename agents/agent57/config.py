@@ -38,7 +38,7 @@ class Config:
 
     arm_choice: Literal["bandit", "uniform", "actor", "zero"] = "bandit"
     """An actor's arm for an episode: the meta-controller's choice (paper); uniformly random (NGU as
-    the paper describes it); the actor's index (NGU as printed); or always arm 0 (R2D2)."""
+    the paper describes it); the actor's index modulo N (NGU: N - 1); or always arm 0 (R2D2)."""
 
     evaluation: Literal["alternate", "greedy", "arm"] = "alternate"
     """An evaluator's arm: its own bandit's choice and the best arm, alternating every five episodes
@@ -194,7 +194,7 @@ class Config:
     256 actors at 260 steps/s each and 5 updates/s."""
 
     network_scale: Annotated[float, Range(0.0, above=True)] = 1.0
-    """Factor on the channels and units of all networks, for smaller machines. Our addition."""
+    """Factor on channels and hidden units of all networks, for smaller machines. Our addition."""
 
     convolutions: Annotated[Convolutions | None, Sizes(each=3)] = DQN_CONVOLUTIONS
     """(channels, kernel, stride) of each convolution, for images; None: chosen by image size

@@ -150,14 +150,14 @@ def test_pixel_torso_is_its_definition():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_vectors_and_actions_of_any_rank_are_flattened():
-    actions = specs.BoundedArray((2, 1), np.float32, -1.0, 3.0)
+@pytest.mark.parametrize("shape", [(2, 1), ()])
+def test_vectors_and_actions_of_any_rank_are_flattened(shape):
+    actions = specs.BoundedArray(shape, np.float32, -1.0, 3.0)
     networks = make_networks(specs.Array((2, 2), np.float32), actions)
     assert networks.torso.init(jax.random.key(0)) == {}
     vectors = np.arange(20.0, dtype=np.float32).reshape(B, 2, 2)
     features = networks.torso.apply({}, vectors)
     np.testing.assert_array_equal(features, vectors.reshape(B, 4))
     chosen = networks.action(random_params(networks.policy), features)
-    assert chosen.shape == (B, 2, 1)
-    outputs = networks.critic.apply(random_params(networks.critic), features, chosen)
-    assert outputs.shape == (B, P)
+    assert chosen.shape == (B, *shape)
+    assert networks.critic.apply(random_params(networks.critic), features, chosen).shape == (B, P)
