@@ -12,7 +12,6 @@ from ..evaluation import atari57
 # "paper" is what a paper printed for the column before.
 _COLUMNS = ["median", "paper", "mean", "capped", "5 %", "IQM", "> human", "rank", "paper"]
 _COLUMNS += ["Elo", "paper"]
-_WIDTH = 120  # columns, if the output is not a terminal
 
 
 def compare(
@@ -38,7 +37,7 @@ def compare(
         atari57.plot_scores(compared, output)
     console = Console()
     if not console.is_terminal:
-        console.width = _WIDTH
+        console.width = 120
     grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column("algorithm", no_wrap=True)
     for name in _COLUMNS:

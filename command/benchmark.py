@@ -16,6 +16,7 @@ import tyro
 from .. import __version__
 from ..agents.entry import find_agent
 from ..basics.files import replacing, write_json
+from ..basics.sentences import typed
 from ..basics.validation import Range
 from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
@@ -72,7 +73,10 @@ def benchmark(
         raise ValueError(f"{why}, got {num_envs}.")
     # Absolute, since environments may change the working directory.
     directory = (directory or Path("runs") / f"benchmark-{suite}").absolute()
-    run = f"{directory / 'runs'}/{agent.replace(':', '-')}"
+    path, run = directory / SUITE, f"{directory / 'runs'}/{agent.replace(':', '-')}"
+    if path.is_file() and (other := read_json(path, "suite")) != suite:
+        why = f"{directory} has runs of the suite {other}"
+        raise ValueError(f"{why}: choose another --directory.")
     cells = list[Cell]()
     for task in found.choose(tasks):
         config = RunConfig(
@@ -102,10 +106,6 @@ def benchmark(
         raise ValueError(f"{agent} cannot act in any of the tasks: {refused}")
     cells.sort(key=lambda cell: cell.config.seed)  # one stopped early has all tasks, fewer seeds
     with DirectoryLock(directory) as lock:
-        path = directory / SUITE
-        if path.is_file() and (other := read_json(path, "suite")) != suite:
-            why = f"{directory} has runs of the suite {other}"
-            raise ValueError(f"{why}: choose another --directory.")
         for cell in [cell for cell in cells if (cell.directory / "config.json").is_file()]:
             begun = read_config(cell.directory)
             for name, wanted in vars(cell.config).items():
@@ -119,7 +119,7 @@ def benchmark(
         lock.acquire()
         about = {
             "suite": suite,
-            "command": " ".join(["retrax", *sys.argv[1:]]),
+            "command": typed(*sys.argv[1:]),
             "retrax": __version__,
             "python": platform.python_version(),
             "jax": metadata.version("jax"),
@@ -135,7 +135,7 @@ def benchmark(
     if is_stopped:
         tell("Stopped by you. The same command continues.")
     done = f"{end.complete} of {len(end.states)} runs are complete"
-    print(f"{done}: {directory / SCORES}, {directory / CURVES}. Next: retrax report {directory}")
+    print(f"{done}: {directory / SCORES}, {directory / CURVES}. Next: {typed('report', directory)}")
     return int(bool(end.failed))
 
 

@@ -67,15 +67,14 @@ class ExportedAgent:
     ) -> Decision:
         """Acts at one time step; to be called on every one, the last one of an episode included.
 
+        A ValueError refuses an argument of another shape, or values of another kind.
+
         Args:
           state: of the time step before, or of `begin`.
           step_type: 0 on the first time step of an episode, 2 on its last, else 1.
           reward: that arrived with the observation; 0 on a first step.
           discount: that arrived with it; 1 on a first step, 0 on termination.
           observation: as the spec in agent.json says.
-
-        Raises:
-          ValueError: an argument has another shape, or values of another kind.
         """
         arrived = (step_type, reward, discount, observation)
         names = ("step_type", "reward", "discount", "observation")

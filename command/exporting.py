@@ -47,11 +47,8 @@ def export(
       output: the directory to write, which is empty or does not exist: act.py, agent.json,
         config.json, parameters.npz, and the functions as StableHLO.
       snapshot: `newest`, a number of steps, or `best`: see `retrax evaluate`.
-      platforms: where the functions can run: at least one of cpu, cuda, rocm, tpu.
-
-    Raises:
-      ValueError: the output is a file or not empty, a platform is unknown or lacks what the agent
-        needs; or see `load_agent`.
+      platforms: where the functions can run: at least one of cpu, cuda, rocm, tpu. A ValueError
+        refuses one that lacks what the agent needs, and an output that is not empty.
     """
     run, output = Path(run).absolute(), Path(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):

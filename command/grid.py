@@ -28,9 +28,7 @@ from ..training.snapshots import newest_snapshot
 from .parsing import tell, words_of
 
 EVALUATION = "evaluation.json"  # in a run directory
-_EVALUATION_SEED = 1_000_000  # of no training run
 _POLL_SECONDS = 0.5
-_LAST_SECONDS = 120  # for a snapshot
 # Ends with the benchmark's process, with a snapshot (Linux; elsewhere the run continues by itself).
 _PROGRAM = """
 import ctypes, signal, sys
@@ -83,7 +81,7 @@ class Cell(NamedTuple):
             return ["train", config.agent, *words, *directory, "--plain"]
         if not self._is_trained:
             return ["train", "--resume", str(self.directory), "--plain"]
-        seed, episodes = str(_EVALUATION_SEED + self.config.seed), str(self.episodes)
+        seed, episodes = str(1_000_000 + self.config.seed), str(self.episodes)  # of no training
         return ["evaluate", str(self.directory), "--seed", seed, "--episodes", episodes, "--json"]
 
 
@@ -159,9 +157,9 @@ def run_grid(
     finally:
         for process in running.values():
             process.send_signal(signal.SIGINT)
-        for process in running.values():  # for the snapshot of each
+        for process in running.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_LAST_SECONDS)
+                process.wait(120)  # for a snapshot
             process.kill()
             process.wait()
 

@@ -1,11 +1,14 @@
 """The `retrax` command: finds the subcommand and runs it."""
 
+import _thread
 import contextlib
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 from ..basics.imports import registered_names
@@ -56,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
     if empty := [word for word in rest if not word or (word[:2], word[-1]) == ("--", "=")]:
         return _refuse(f"An argument is empty: {empty[0]!r}.")
+    if sys.unraisablehook is sys.__unraisablehook__:  # not within tests
+        sys.unraisablehook = _repeat
     if {CACHE, _NO_CACHE}.isdisjoint(os.environ) and not asks:
         _keep_programs()
     try:
@@ -86,6 +91,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except KeyboardInterrupt:
         return _refuse("Interrupted.", 130)  # what shells give for SIGINT
+
+
+def _repeat(lost: Any) -> None:
+    """Repeats a Ctrl-C that arrives in a callback of the garbage collector, as JAX has one."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        threading.Timer(0.1, _thread.interrupt_main).start()  # here it would be lost, too
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _keep_programs() -> None:

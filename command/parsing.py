@@ -24,11 +24,8 @@ Hidden = Annotated[Part, tyro.conf.Suppress, tyro.conf.Fixed]  # the type of a f
 def parse(form: Any, arguments: Sequence[str], **options: Any) -> Any:
     """Parses arguments into a dataclass, or an instance, whose values are then the defaults.
 
-    The fields' docs and bounds become the help; `options` go to `tyro.cli`.
-
-    Raises:
-      ValueError: says in one sentence which field is out of its bounds.
-      SystemExit: 0 after `--help` was printed, 2 after tyro's message about a wrong argument.
+    The fields' docs and bounds become the help; `options` go to `tyro.cli`. A ValueError says which
+    field is out of its bounds; SystemExit is 0 after `--help`, 2 after tyro's message.
     """
     fixed: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": _REGISTRY}
     if not isinstance(form, type):

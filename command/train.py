@@ -70,8 +70,6 @@ class RunArguments(RunConfig):
         if (directory / PROGRAM).is_file():
             how = f"continue it with {typed('launch', '--resume', directory)}"
             raise ValueError(f"{directory} was started by retrax launch: {how}")
-        if (directory / "agent.json").is_file():
-            raise ValueError(f"{directory} holds an exported agent, not a run.")
         first, *_ = seed_runs(directory) or [directory]
         return cls(**vars(read_config(first)), resume=directory)
 
@@ -191,8 +189,9 @@ def train_command(arguments: Sequence[str]) -> int:
         if run.on_device:
             return _train(runs, directory, plain=given.plain)
         for path, config in runs.items():
-            path.mkdir(parents=True)
-            write_config(path, config)
+            with DirectoryLock(path) as lock:
+                lock.acquire()  # makes it
+                write_config(path, config)
     return _train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
 
 

@@ -121,9 +121,6 @@ def evaluate(
       arm: follow this arm (from 0) of an agent with a family of policies; Agent57's arm 0 has no
         intrinsic reward. Without it, the agent chooses.
       video: write the episodes to this file, .mp4 or .gif.
-
-    Raises:
-      ValueError: an argument is out of its range; or see `load_agent`.
     """
     run, video = Path(run).absolute(), video and Path(video).absolute()
     config = read_config(run)

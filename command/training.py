@@ -23,7 +23,7 @@ from ..training import assembly, process
 from ..training.assembly import Start
 from ..training.loop import Loop
 from ..training.recorder import Progress, Recorder, describe
-from ..training.run_config import RunConfig, check_unused, new_directory, write_config
+from ..training.run_config import RunConfig, check_directory, new_directory, write_config
 from ..training.snapshots import SnapshotInterval, Snapshots
 
 if TYPE_CHECKING:
@@ -157,9 +157,8 @@ def train_together(
                 on_error.callback(close_quietly, made)
             spec = environments[0].spec
             configs = {directory: config.resolve(spec) for directory, config in configs.items()}
-            if not resume:
-                for directory, config in configs.items():
-                    check_unused(directory, config)
+            for directory, config in configs.items():
+                check_directory(directory, config, resume=resume)
             config, *_ = configs.values()
             with own_code(config):
                 agent = assembly.checked_agent(config, spec)
@@ -227,7 +226,7 @@ def _run(
         lock.acquire()
         seconds = start.restore(loop)
         if not resume:
-            check_unused(directory, config)  # again: another process may have run since
+            check_directory(directory, config)  # again: another process may have run since
             write_config(directory, config)  # first: what a kill leaves can be resumed
         snapshots = Snapshots(directory, keep=config.keep_snapshots)
         stack.callback(process.close_log, process.setup_log(directory, console=seeds > 0))

@@ -21,7 +21,7 @@ from ..evaluation.arguments import checked
 from ..replay.selectors import has_tables
 from ..training.assembly import check_devices, checked_agent, open_snapshots, spec_of
 from ..training.process import DirectoryLock
-from ..training.run_config import PROGRAM, RunConfig, check_unused, new_directory, read_config
+from ..training.run_config import PROGRAM, RunConfig, check_directory, new_directory, read_config
 from ..training.snapshots import check_states, newest_snapshot
 from .config import STATUS, ProgramConfig, read_json, write_program
 from .engines import isolation
@@ -98,9 +98,9 @@ def launch(
     config = config.anchored()
     program = _new(config, directory, engine, spec_of(config))
     with DirectoryLock(directory) as lock:  # the process takes it next
-        check_unused(directory, program.run)
+        check_directory(directory, program.run)
         lock.acquire()
-        check_unused(directory, program.run)  # again: another process may have run since
+        check_directory(directory, program.run)  # again: another process may have run since
         write_program(program)
     # A network namespace is entered before NumPy has started its threads, so not in this process.
     # The other one continues the run at its beginning.
@@ -129,7 +129,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             program = _new(run, directory, engine, spec)
             notes = [run.entry.describe_preset(run.environment, spec)]
             lock = stack.enter_context(DirectoryLock(directory))
-            check_unused(directory, program.run)
+            check_directory(directory, program.run)
         notes += engine.network(refused)
         if run.logger is not None and not refused:
             warnings.append(
@@ -138,7 +138,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             )
         lock.acquire()
         if spec is not None:
-            check_unused(directory, program.run)  # again: another process may have run since
+            check_directory(directory, program.run)  # again: another process may have run since
         opened = open_engine(engine, program, stack)
         write_program(program)
         run, acting = program.run, "workers" if program.has_workers else "actors"

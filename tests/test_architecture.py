@@ -41,10 +41,10 @@ BUDGETS = {
     "agents": 4577,
     "environments": 3536,
     "replay": 2929,
-    "training": 3655,
+    "training": 3654,
     "device": 804,
     "evaluation": 1821,
-    "command": 2036,
+    "command": 2034,
     "launchpad_programs": 3207,
     "tests": 28567,
 }

@@ -75,8 +75,6 @@ class MetricsAccumulator:
 _AXIS = "batch"
 
 _RATE_SECONDS = 5.0  # rates are means over this long
-_POLL_SECONDS = 0.05
-_CLOSE_SECONDS = 0.5
 _KEPT = ("version", "staleness", "_steps", "_known", "blob")  # of a client's state
 
 Get = Callable[[int], tuple[int, bytes | None]]
@@ -198,7 +196,7 @@ class ParameterClient:
                     f"Waited {waited:.0f} s for the learner's first parameters: {self.failures} "
                     f"calls failed, the last one with: {self._reason}."
                 )
-            self._clock.sleep(_POLL_SECONDS)
+            self._clock.sleep(0.05)
 
     def step(self) -> None:
         """Counts one time step of the actor; replaces the parameters if newer ones arrived."""
@@ -223,7 +221,7 @@ class ParameterClient:
         self._closed.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(0.5)
 
     def _ask(self) -> None:
         if self._thread is None:

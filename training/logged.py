@@ -23,8 +23,6 @@ from .learner import Learner
 from .loop import Loop
 from .run_config import RunConfig
 
-_TOLERANCE = 1e-3  # of the sum of probabilities
-
 
 class LoggedLoop(Loop):
     """A `Loop` whose time steps are counted, but taken in no environment: each is one update."""
@@ -132,7 +130,7 @@ def _check_mu(mu: np.ndarray, actions: np.ndarray, number: int) -> None:
     """Refuses probabilities that are none, or by which nothing can be divided."""
     if mu.shape[1:] and (
         (mu < 0).any()
-        or (np.abs(mu.sum(axis=-1) - 1) > _TOLERANCE).any()
+        or (np.abs(mu.sum(axis=-1) - 1) > 1e-3).any()
         or (np.take_along_axis(mu, actions[:, None], axis=1) == 0).any()
     ):
         raise ValueError(

@@ -52,8 +52,6 @@ WALL_CLOCK_COLUMNS = (
     "learning_updates_per_second",
     "steps_per_second",
 )
-_CSV_NAME = "metrics.csv"
-_EPISODES = ("episode_return", "episode_length")
 _log = logging.getLogger("retrax")
 _EVENTS_PREFIX = "events.out.tfevents."
 
@@ -73,12 +71,13 @@ class MetricsTable:
         anything is changed, says that the names or the columns of the file do not fit.
         """
         counters = [field.name for field in dataclasses.fields(Counters)]
-        self._columns = [*counters, *_EPISODES, *names, *WALL_CLOCK_COLUMNS]
+        episodes = ("episode_return", "episode_length")
+        self._columns = [*counters, *episodes, *names, *WALL_CLOCK_COLUMNS]
         if odd := [name for name in names if not name.isprintable()]:
             raise ValueError(f"Columns of metrics must have printable names, got {odd}.")
         if twice := {name for name in self._columns if self._columns.count(name) > 1}:
             raise ValueError(f"Columns of metrics must have different names, got {sorted(twice)}.")
-        self._path = path = Path(directory) / _CSV_NAME
+        self._path = path = Path(directory) / "metrics.csv"
         self.newest: int | None = None  # steps of the newest row
         if resumed_at is not None:
             self.newest = _repair(path, self._columns, resumed_at)
@@ -346,7 +345,7 @@ class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
         self._has_failed = False
         found = [each for each in (config.find_logger(), on_metrics) if each is not None]
         made = [self._call(each) if isinstance(each, type) else each for each in found]
-        self._functions = [each for each in made if callable(each)]
+        self._functions = [each for each in made if each is not _FAILED]
 
     def __enter__(self) -> "MetricsLogger":
         self._functions = [

@@ -32,11 +32,9 @@ LOCK = "lock"  # in a run directory, as long as a process writes into it
 _NO_RUN = {LOCK, "config.json.partial"}  # what a kill may leave before there is a run
 PROGRAM = "program.json"  # in the run directory of a program
 MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
-_ENVS = 8  # of one actor
-_ENVS_OF_SEVERAL = 4  # of each of several; two have as many as one alone
-_SNAPSHOTS = 5  # in a run, by default
-_LOGS, _DEVICE_LOGS = 100, 20  # in a run, by default; each interrupts a device
-_MAX_LOG_STEPS = 10_000
+# Beginnings of the names of fields that decide what is learned.
+_OF_LEARNING = ("agent", "environment", "num_", "actor_", "on_device", "seed", "workers")
+_SNAPSHOTS, _LOGS, _DEVICE_LOGS = 5, 100, 20  # in a run, by default; each interrupts a device
 
 
 @enum.unique
@@ -175,7 +173,7 @@ class RunConfig:
         workers = self.workers.num_workers
         actors = self.num_actors or workers or 1
         object.__setattr__(self, "num_actors", actors)
-        each = 1 if workers else _ENVS if actors == 1 else _ENVS_OF_SEVERAL
+        each = 1 if workers else 8 if actors == 1 else 4  # two have as many as one alone
         object.__setattr__(self, "num_envs", self.num_envs or each * actors)
         if self.num_envs % self.num_actors:
             raise ValueError(
@@ -266,7 +264,7 @@ class RunConfig:
         steps = self.steps or entry.steps_of(self.environment, preset)
         given = self.agent_config
         config = entry.checked(entry.config_of(preset) if given is None else given)
-        every = steps // _DEVICE_LOGS if self.on_device else min(_MAX_LOG_STEPS, steps // _LOGS)
+        every = steps // _DEVICE_LOGS if self.on_device else min(10_000, steps // _LOGS)
         return dataclasses.replace(
             self.anchored(),
             preset=preset,
@@ -373,6 +371,8 @@ def run_id(directory: Path) -> str | None:
 def read_config(directory: Path) -> RunConfig:
     """Reads config.json, or raises a ValueError that names all fields that are wrong."""
     path = directory / "config.json"
+    if (directory / "agent.json").is_file():
+        raise ValueError(f"{directory} holds an exported agent, not a run.")
     if not path.is_file():
         runs = ", ".join(run.name for run in seed_runs(directory))
         has = f"has the runs {runs}" if runs else "has no config.json"
@@ -386,8 +386,8 @@ def read_config(directory: Path) -> RunConfig:
         ) from error
 
 
-def check_unused(directory: Path, config: RunConfig) -> None:
-    """Refuses, with a ValueError, a directory whose files would be overwritten."""
+def check_directory(directory: Path, config: RunConfig, *, resume: bool = False) -> None:
+    """Refuses, with a ValueError, a directory whose files, or where `resume` learning, change."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"The run directory {directory} is a file.")
     if not directory.exists() or _NO_RUN.issuperset(x.name for x in directory.iterdir()):
@@ -397,11 +397,15 @@ def check_unused(directory: Path, config: RunConfig) -> None:
     if not (directory / "config.json").exists():
         raise ValueError(f"The run directory {directory} is not empty, and holds no run.")
     changed = differences(read_config(directory), config)
+    if resume:
+        changed = [each for each in changed if each.startswith(_OF_LEARNING)]
     if changed:
         raise ValueError(
             f"{directory} holds a run with another config ({'; '.join(changed)}): choose another "
             "run directory."
         )
+    if resume:
+        return
     command = "launch" if (directory / PROGRAM).exists() else "train"
     raise ValueError(f"{directory} holds this run already: {typed(command, '--resume', directory)}")
 
@@ -428,5 +432,5 @@ def seed_runs(directory: Path) -> list[Path]:
 def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, RunConfig]:
     """The runs of `count` seeds, from the config's on, by directories that are yet to be made."""
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(count)]
-    check_unused(directory, config)
+    check_directory(directory, config)
     return {directory / f"seed_{each.seed}": each for each in configs}

@@ -202,7 +202,7 @@ class Snapshots:
                 "does not read: train in another directory."
             )
         numbers = (path.stem for path in found if path.suffix == SUFFIX)
-        return sorted(int(number) for number in numbers if number.isdecimal())
+        return sorted(int(n) for n in numbers if n.isdecimal() and n == str(int(n)))
 
     def find(self, which: int | str = "newest") -> int:
         """The steps of a snapshot, `newest` or a number, damaged or not; or a ValueError."""

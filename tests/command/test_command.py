@@ -1,11 +1,13 @@
 """The `retrax` command, end to end; and what it answers to wrong input."""
 
 import dataclasses
+import gc
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from fresh_python import start_retrax
 
 from retrax import __version__
 from retrax.agents import acer, reactor
+from retrax.command import main as main_module
 from retrax.command import train as train_module
 from retrax.command.main import main
 from retrax.command.training import Summary
@@ -395,6 +398,17 @@ def test_one_episode_has_no_interval_and_json_no_nan(run, retrax, contents):
     assert contents(run) == before  # no evaluation changes a run
     seeds = {retrax("evaluate", run, "--episodes", 50, "--seed", seed)[1] for seed in range(3)}
     assert len(seeds) > 1
+
+
+def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_lost(monkeypatch):
+    def interrupted(phase, info):
+        gc.callbacks.remove(interrupted)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "unraisablehook", main_module._repeat)
+    gc.callbacks.append(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gc.collect(), [time.sleep(0.01) for _ in range(500)]
 
 
 def test_a_closed_pipe_is_no_error():

@@ -165,6 +165,8 @@ def test_wrong_arguments_are_refused(exported, arrived, message):
 
 
 def test_what_is_no_export_is_refused(exported, tmp_path):
+    with pytest.raises(ValueError, match="holds an exported agent, not a run"):
+        retrax.load_agent(exported["discrete"])
     with pytest.raises(ValueError, match=r"holds no exported agent: it has no agent\.json"):
         ExportedAgent(tmp_path)
     (tmp_path / "agent.json").write_text('{"format": 2}')

@@ -202,10 +202,7 @@ RUN = retrax.RunConfig(agent="reactor", environment="catch")
         (lambda: retrax.train({}), "config must be of type RunConfig, got {}."),
         (lambda: retrax.train(RUN, 3), "directory must be a path or None, got 3."),
         (lambda: retrax.train(RUN, plain=1), "plain must be True or False, got 1."),
-        (
-            lambda: retrax.train(RUN, on_metrics=3),
-            "on_metrics must be a function of steps and metr",
-        ),
+        (lambda: retrax.train(RUN, on_metrics=3), "on_metrics must be a function of steps and"),
         (lambda: retrax.train(RUN, data=3), "data must be an iterable or None, got 3."),
         (lambda: retrax.train(RUN, resume=True), "directory must be the run's if resume is True"),
         (lambda: retrax.launch(RUN, engine="ray"), "engine must be of type EngineOptions, got 'ra"),

@@ -111,16 +111,9 @@ def test_a_loop_over_runs_can_be_interrupted(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(config, tmp_path / "run", plain=True, raise_interrupt=True)
     assert snapshots(tmp_path / "run") == [80, 100]
-    summary = None
+    summary, options = None, {"resume": True, "plain": True, "raise_interrupt": True}
     with contextlib.suppress(KeyboardInterrupt):  # which would end pytest
-        summary = train(
-            config,
-            tmp_path / "run",
-            resume=True,
-            plain=True,
-            raise_interrupt=True,
-            on_metrics=lambda steps, metrics: steps == 200,
-        )
+        summary = train(config, tmp_path / "run", on_metrics=lambda n, _: n == 200, **options)
     assert (summary.steps, summary.interrupted) == (200, True)  # a function raises nothing
 
 
@@ -140,6 +133,8 @@ def test_a_function_gets_each_row_and_stops_the_run(finished, tmp_path):
     for index, row in enumerate(got.values()):
         found = {name: values[index] for name, values in columns.items()}
         assert row == pytest.approx({k: v for k, v in found.items() if not np.isnan(v)}, rel=1e-6)
+    with pytest.raises(ValueError, match=r"a run with another config \(seed: 0 -> 7\): choose"):
+        train(dataclasses.replace(config, seed=7), directory, resume=True, plain=True)
     train(config, directory, resume=True, plain=True, on_metrics=on_metrics)
     assert [*got] == [40, 80, 120, 160, 200, 240]
     assert [row.get("episode_return") for row in got.values()] == [

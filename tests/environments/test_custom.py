@@ -124,9 +124,7 @@ def test_switches_reach_the_function(here):
         make(lambda: gymnasium.make("CartPole-v1"), length=3)
     with pytest.raises(ValueError, match="no switch sise; its switches are: length"):
         make("custom_envs:vector,sise=7")
-    with pytest.raises(
-        ValueError, match=r"custom_envs:pair cannot be made: TypeError: .*missing 1"
-    ):
+    with pytest.raises(ValueError, match=r"custom_envs:pair cannot be made: TypeError: .*missing "):
         make("custom_envs:pair")
     with pytest.raises(ValueError, match="no switch seed; its switches are: first, max_episode_s"):
         make("custom_envs:pair,seed=3")
@@ -161,10 +159,7 @@ def test_a_gymnasium_id_comes_before_an_attribute(here):
         ("zzzzzz", r"registers no Gymnasium id 'zzzzzz'\.$"),
         ("NUMBER", "NUMBER must be a function or a class .*; its type is int"),
         ("number", "a gymnasium.Env or a dm_env.Environment; the type of its result is int"),
-        (
-            "bad_vector",
-            "result of .*:bad_vector must have 2 environments .*, but it is a single Walk",
-        ),
+        ("bad_vector", "result of .*:bad_vector must have 2 environments .*, but it is a single"),
         ("one_vector", "the result of custom_envs:one_vector has 1 environments instead of 2"),
     ],
 )

@@ -290,11 +290,7 @@ def test_ratings_are_those_of_the_fixed_point(data, count):
         (make_table, ["noop", ["raibow"]], r"'raibow' in the .* 'noop' \(did you mean rainbow\?\)"),
         (make_table, ["noop", ["a3c_lstm"]], "no .* of 'a3c_lstm' .* allowed are random, hum"),
         (make_table, ["noop", ["gorila"]], "'gorila' has .* 49 games in the regime 'noop', not of"),
-        (
-            make_table,
-            ["noop", [], {"dqn": np.zeros((1, 57))}],
-            "'dqn' is a published algorithm: gi",
-        ),
+        (make_table, ["noop", [], {"dqn": np.zeros((1, 57))}], "'dqn' is a published algorithm: "),
     ],
 )
 def test_refusals(function, arguments, sentence):

@@ -284,6 +284,9 @@ def test_one_that_cannot_be_made_is_logged(module, tmp_path, caplog):
     module.Tracker = type("Tracker", (), {"__init__": lambda self: 1 / 0, "__call__": None})
     make(tmp_path, "Tracker")
     assert "A logger of metrics failed (ZeroDivisionError: division by zero)." in caplog.text
+    module.Tracker = type("Tracker", (), {"log": print})
+    make(tmp_path, "Tracker")[0].write(1, {})
+    assert "A logger of metrics failed (TypeError: 'Tracker' object is not ca" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [Broken, Late])

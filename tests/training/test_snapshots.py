@@ -144,8 +144,10 @@ def test_what_was_not_finished_is_ignored_and_cleaned(tmp_path, contents):
     read(tmp_path)
     assert contents(tmp_path) == before
     save(tmp_path, 2)
+    (tmp_path / "snapshots" / "03.npz").touch()  # a stranger's
     assert newest_snapshot(tmp_path) == 2
-    assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1.npz", "2.npz"]
+    found = sorted(path.name for path in (tmp_path / "snapshots").iterdir())
+    assert found == ["03.npz", "1.npz", "2.npz"]
 
 
 def test_no_snapshots(tmp_path):
