@@ -81,7 +81,7 @@ class Cell(NamedTuple):
             return ["train", config.agent, *words, *directory, "--plain"]
         if not self._is_trained:
             return ["train", "--resume", str(self.directory), "--plain"]
-        seed, episodes = str(1_000_000 + self.config.seed), str(self.episodes)  # of no training
+        seed, episodes = str(1_000_000 + self.config.seed), str(self.episodes)  # of no run
         return ["evaluate", str(self.directory), "--seed", seed, "--episodes", episodes, "--json"]
 
 

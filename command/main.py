@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
     if empty := [word for word in rest if not word or (word[:2], word[-1]) == ("--", "=")]:
         return _refuse(f"An argument is empty: {empty[0]!r}.")
-    if sys.unraisablehook is sys.__unraisablehook__:  # not within tests
+    if sys.unraisablehook is sys.__unraisablehook__:  # pytest has its own
         sys.unraisablehook = _repeat
     if {CACHE, _NO_CACHE}.isdisjoint(os.environ) and not asks:
         _keep_programs()

@@ -387,7 +387,7 @@ def read_config(directory: Path) -> RunConfig:
 
 
 def check_directory(directory: Path, config: RunConfig, *, resume: bool = False) -> None:
-    """Refuses, with a ValueError, a directory whose files, or where `resume` learning, change."""
+    """A ValueError refuses a directory that holds something or, to `resume`, another run."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"The run directory {directory} is a file.")
     if not directory.exists() or _NO_RUN.issuperset(x.name for x in directory.iterdir()):
