@@ -25,14 +25,14 @@ def others(row: dict[str, str], *millions: int) -> dict[str, str]:
 
 
 def ours(row: dict[str, str], agent: str, steps: int) -> dict[str, str]:
-    """Of one of our runs: returns in training and of the evaluation, and seconds."""
+    """Of our runs, one for each seed: returns in training and of the evaluation, and seconds."""
     suffix = "-5m" if steps == 5_000_000 else ""
-    (run,) = runs(HERE, f"{agent}-{task_of(row)}{suffix}")
-    assert run.scores["steps"] == str(steps)
+    found = runs(HERE, f"{agent}-{task_of(row)}{suffix}")
+    assert {run.scores["steps"] for run in found} == {str(steps)}
     return {
-        "training": f"{training_return(run, 10):.1f}",
-        "evaluated": f"{run.score:.1f}",
-        "seconds": f"{float(run.scores['seconds']):,.0f}",
+        "training": joined([training_return(run, 10) for run in found], ".1f"),
+        "evaluated": joined([run.score for run in found], ".1f"),
+        "seconds": joined([float(run.scores["seconds"]) for run in found], ",.0f"),
     }
 
 
@@ -74,8 +74,13 @@ def reactor_device(row: dict[str, str]) -> dict[str, str]:
 
 
 def reactor_slow(row: dict[str, str]) -> dict[str, str]:
-    """Reactor with fewer and smaller updates after 1M frames, one seed."""
+    """Reactor with fewer and smaller updates after 1M frames."""
     return ours(row, "slow-reactor", 1_000_000) | others(row, 1)
+
+
+def reactor_near(row: dict[str, str]) -> dict[str, str]:
+    """Reactor with one setting for all games after 1M frames."""
+    return ours(row, "near-reactor", 1_000_000) | others(row, 1)
 
 
 def acer_5m_device(row: dict[str, str]) -> dict[str, str]:
