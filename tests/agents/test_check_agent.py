@@ -187,9 +187,7 @@ WRONG_SHAPES = [
 
 def test_what_fits_no_other_function_is_found_there():
     wide = GOOD._replace(init=lambda key: init(key)._replace(weights=jnp.zeros((4, 2))))
-    message = (
-        "Agent.explore cannot be traced with arguments of the environment's .*: TypeError: dot"
-    )
+    message = "Agent.explore cannot be traced with arguments of the environment's .*: TypeError: d"
     refused(check_agent, wide, message)
     nested = GOOD._replace(gradients=learns(grads=lambda g: {"w": g}))
     refused(check_agent, nested, r"Agent\.apply cannot be traced .*: TypeError")

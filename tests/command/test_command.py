@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
+import threading
 
 import numpy as np
 import pytest
@@ -405,10 +405,12 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_lost(monkeypatch):
         gc.callbacks.remove(interrupted)
         raise KeyboardInterrupt
 
+    repeated = threading.Event()  # SIGINT itself may be ignored, as in background jobs
+    monkeypatch.setattr(main_module._thread, "interrupt_main", repeated.set)
     monkeypatch.setattr(sys, "unraisablehook", main_module._repeat)
     gc.callbacks.append(interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        gc.collect(), [time.sleep(0.01) for _ in range(500)]
+    gc.collect()
+    assert repeated.wait(10)
 
 
 def test_a_closed_pipe_is_no_error():
