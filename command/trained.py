@@ -25,7 +25,7 @@ from ..evaluation.arguments import checked
 from ..evaluation.evaluations import MAX_ENVS, begin_states, evaluation_environments
 from ..evaluation.statistics import LEAST_EPISODES
 from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed, read_config
-from ..training.snapshots import BestParameters, Snapshots, actor_files, read_actor
+from ..training.snapshots import BestParameters, Snapshots, actor_files, in_order, read_actor
 from .exported_agent import fitting
 from .parsing import parse_call
 from .training import own_code
@@ -72,13 +72,12 @@ def load_for(
         params = agent.acting_params(snapshots.read(steps, learner=template).learner)
     if like and actors is None:
         files = actor_files(run) if (run / PROGRAM).is_file() else []
-        workers = {int(path.parts[-3]) for path in run.glob("workers/*/snapshots/*.npz")}
+        workers = in_order({path.parents[1] for path in run.glob("workers/*/snapshots/*.npz")})
         if 0 < (n := len(files) + len(workers)) < config.num_actors:
             raise ValueError(f"{run} has the states of {n} of {config.num_actors} actors.")
         each = states(config.environments_per_actor)
         found = [read_actor(path, each) for path in files]
-        of_workers = [Snapshots(run / "workers" / str(index)) for index in sorted(workers)]
-        found += [x.read(x.newest_whole(), actors=each).actors for x in of_workers]
+        found += [x.read(x.newest_whole(), actors=each).actors for x in map(Snapshots, workers)]
         found = found or [snapshots.read(steps, **like).actors]
         actors = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
 
@@ -110,7 +109,7 @@ def evaluate(
     """Evaluates the greedy policy of a run's snapshot, in separate environments.
 
     Args:
-      run: the run directory.
+      run: the run directory. A ValueError refuses what `load_agent` refuses, or a wrong argument.
       snapshot: `newest`, a number of steps, or `best`: the parameters with the best evaluation
         during the run.
       episodes: episodes to run.
@@ -162,7 +161,8 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # whatever environments print
         result = evaluate(**given)
     if as_json:  # a few episodes have no interval, and JSON no NaN
-        print(json.dumps(json.loads(json.dumps(result._asdict()), parse_constant=lambda _: None)))
+        text = json.dumps(result._asdict())
+        print(json.dumps(json.loads(text, parse_constant=lambda _: None)))
         return 0
     interval = f"95 %: {result.low:.6g} to {result.high:.6g}"
     if math.isnan(result.low):

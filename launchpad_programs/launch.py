@@ -22,7 +22,7 @@ from ..replay.selectors import has_tables
 from ..training.assembly import check_devices, checked_agent, open_snapshots, spec_of
 from ..training.process import DirectoryLock
 from ..training.run_config import PROGRAM, RunConfig, check_directory, new_directory, read_config
-from ..training.snapshots import check_states, newest_snapshot
+from ..training.snapshots import check_states, in_order, newest_snapshot
 from .config import STATUS, ProgramConfig, read_json, write_program
 from .engines import isolation
 from .engines.options import EngineOptions, ProgramOptions, missing_packages
@@ -216,7 +216,7 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
     if snapshots is None:
         return program, notes
     check_states(directory)
-    for folder in sorted((directory / "workers").glob("*")):
+    for folder in in_order((directory / "workers").glob("*")):
         of_worker, found = open_snapshots(folder)
         if of_worker is not None:
             notes += found

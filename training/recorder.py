@@ -71,8 +71,7 @@ class MetricsTable:
         anything is changed, says that the names or the columns of the file do not fit.
         """
         counters = [field.name for field in dataclasses.fields(Counters)]
-        episodes = ("episode_return", "episode_length")
-        self._columns = [*counters, *episodes, *names, *WALL_CLOCK_COLUMNS]
+        self._columns = [*counters, "episode_return", "episode_length", *names, *WALL_CLOCK_COLUMNS]
         if odd := [name for name in names if not name.isprintable()]:
             raise ValueError(f"Columns of metrics must have printable names, got {odd}.")
         if twice := {name for name in self._columns if self._columns.count(name) > 1}:

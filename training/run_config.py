@@ -34,7 +34,7 @@ PROGRAM = "program.json"  # in the run directory of a program
 MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
 # Beginnings of the names of fields that decide what is learned.
 _OF_LEARNING = ("agent", "environment", "num_", "actor_", "on_device", "seed", "workers")
-_SNAPSHOTS, _LOGS, _DEVICE_LOGS = 5, 100, 20  # in a run, by default; each interrupts a device
+_SNAPSHOTS, _LOGS, _DEVICE_LOGS = 5, 100, 20  # in a run, by default; a row interrupts a device
 
 
 @enum.unique
@@ -378,8 +378,7 @@ def read_config(directory: Path) -> RunConfig:
         has = f"has the runs {runs}" if runs else "has no config.json"
         raise ValueError(f"{directory} is not a run directory: it {has}.")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return _run_of(values).anchored()
+        return _run_of(json.loads(path.read_text(encoding="utf-8"))).anchored()
     except (TypeError, AttributeError, ValueError) as error:
         raise ValueError(
             f"{path} is damaged or of another version of retrax: {str(error).rstrip('.')}."
@@ -396,18 +395,16 @@ def check_directory(directory: Path, config: RunConfig, *, resume: bool = False)
         raise ValueError(f"{directory} holds runs already: {typed('train', '--resume', directory)}")
     if not (directory / "config.json").exists():
         raise ValueError(f"The run directory {directory} is not empty, and holds no run.")
-    changed = differences(read_config(directory), config)
-    if resume:
-        changed = [each for each in changed if each.startswith(_OF_LEARNING)]
+    every = differences(read_config(directory), config)
+    changed = [each for each in every if not resume or each.startswith(_OF_LEARNING)]
     if changed:
         raise ValueError(
             f"{directory} holds a run with another config ({'; '.join(changed)}): choose another "
             "run directory."
         )
-    if resume:
-        return
-    command = "launch" if (directory / PROGRAM).exists() else "train"
-    raise ValueError(f"{directory} holds this run already: {typed(command, '--resume', directory)}")
+    if not resume:
+        how = typed("launch" if (directory / PROGRAM).exists() else "train", "--resume", directory)
+        raise ValueError(f"{directory} holds this run already: {how}")
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> list[str]:

@@ -344,8 +344,12 @@ def actor_file(directory: Path, index: int) -> Path:
 
 def actor_files(directory: Path) -> list[Path]:
     """The files of all actors, in their order."""
-    files = (directory / _ACTORS).glob(f"*{SUFFIX}")
-    return sorted(files, key=lambda path: (len(path.stem), path.stem))
+    return in_order((directory / _ACTORS).glob(f"*{SUFFIX}"))
+
+
+def in_order(paths: Iterable[Path]) -> list[Path]:
+    """Paths whose names are numbers, 2 before 10."""
+    return sorted(paths, key=lambda path: (len(path.stem), path.stem))
 
 
 def read_actor(path: Path, template: ActorState) -> ActorState:
