@@ -30,8 +30,6 @@ class EnvironmentSpec(NamedTuple):
     Attributes:
       observations: one array: a uint8 image `[height, width, channels]` or a float32 array.
       actions: `DiscreteArray` (int32 scalars 0 .. num_values - 1) or a float32 `BoundedArray`.
-      rewards: a float32 scalar.
-      discounts: a float32 scalar in [0, 1].
       max_episode_steps: transitions after which an episode is cut off; None if it is unknown,
         `DEFAULT_LIMIT` where the environment has no limit of its own.
       note: for the log: what was changed in the observations, a sentence; empty if nothing was.
@@ -40,8 +38,6 @@ class EnvironmentSpec(NamedTuple):
 
     observations: specs.Array
     actions: ActionSpec
-    rewards: specs.Array = specs.Array((), np.float32, "reward")
-    discounts: specs.BoundedArray = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
     max_episode_steps: int | None = None
     note: str = ""
     masks_actions: bool = False

@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 MANIFEST = "manifest.txt"
 _MARK = b"\ncrc32 "
@@ -54,29 +54,19 @@ def write_json(path: Path, values: Mapping[str, Any], indent: int | None = 2) ->
 
 @contextlib.contextmanager
 def sealed(path: Path) -> Iterator[Any]:
-    """Replaces a file, written from its beginning to its end, where its checksum is.
+    """Replaces a file, at whose end its checksum is.
 
     It is on the disk when it takes its name. Its folder is made if there is none.
     """
     with replacing(path) as partial:
         path.parent.mkdir(exist_ok=True)
         with partial.open("wb") as file:
-            summing = _Summing(file)
-            yield summing
-            file.write(_MARK + f"{summing.crc:08x}".encode())
+            yield file
+            file.flush()
+            file.seek(0, os.SEEK_END)
+            file.write(_MARK + f"{checksum(partial):08x}".encode())
             file.flush()
             os.fsync(file.fileno())
-
-
-class _Summing:
-    """A file that computes the checksum of what is written."""
-
-    def __init__(self, file: BinaryIO):
-        self.crc, self.flush, self._file = 0, file.flush, file
-
-    def write(self, data: bytes) -> int:
-        self.crc = zlib.crc32(data, self.crc)
-        return self._file.write(data)
 
 
 def check_sealed(path: Path) -> None:

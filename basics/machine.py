@@ -18,14 +18,14 @@ print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devi
 """
 
 
-def check_memory(what: str, need: float, rows: int = 0, *, available: float | None = None) -> None:
+def check_memory(what: str, need: float, count: int = 0, *, available: float | None = None) -> None:
     """A ValueError that begins with `what` if fewer bytes are available (None: here) than needed.
 
-    With the number of `rows` that need these bytes, the message says how many fit.
+    With the `count` of what needs these bytes, the message says how many fit.
     """
     available = psutil.virtual_memory().available if available is None else available
     if need > available:
-        fitting = f": at most {int(rows * available / need)} rows fit" if rows else ""
+        fitting = f": at most {int(count * available / need)} fit" if count else ""
         raise ValueError(
             f"{what} needs {need / GB:.1f} GB, but only {available / GB:.1f} GB of memory are "
             f"available{fitting}."

@@ -77,7 +77,7 @@ class Schedule(NamedTuple):
     def drawn(cls, seed):
         """Of a seed, with three to six faults."""
         random = np.random.default_rng([seed, 1]).random
-        nodes = [spec.name for spec in nodes_of(make_config(seed, pathlib.Path()))]
+        nodes = nodes_of(make_config(seed, pathlib.Path()))
 
         def one(values):
             return values[int(random() * len(values))]
@@ -108,7 +108,7 @@ class Schedule(NamedTuple):
         faults = tuple(Fault(*each) for each in found["faults"])
         if unknown := [fault.kind for fault in faults if fault.kind not in FAULTS]:
             raise ValueError(f"a fault must be one of {', '.join(FAULTS)}, got {unknown[0]!r}")
-        nodes = [spec.name for spec in nodes_of(make_config(found["seed"], pathlib.Path()))]
+        nodes = nodes_of(make_config(found["seed"], pathlib.Path()))
         if unknown := [fault.node for fault in faults if fault.node not in nodes]:
             raise ValueError(f"a node must be one of {', '.join(nodes)}, got {unknown[0]!r}")
         return cls(found["seed"], faults)

@@ -13,7 +13,7 @@ from ..basics.files import writing
 from ..basics.validation import Range
 from ..datatypes import TimeStep
 from ..environments.atari import FRAME_SKIP, EmulatedAtari, emulated_game
-from ..environments.start_states import StartStates, save_states
+from ..environments.start_states import save_states
 from ..environments.switches import split
 from ..evaluation.atari57 import game_slug
 from ..evaluation.evaluations import Evaluation, evaluation_environments
@@ -105,7 +105,7 @@ def record_states(
             config, trained.agent, environment, seed=seed, episodes=states, before_step=recorder
         )
         evaluation.run(trained.params, trained.actors, trained.steps)
-    save_states(output, StartStates(game, recorder.states))
+    save_states(output, game, recorder.states)
     print(f"{states} states of {game} in {output}")
 
 

@@ -177,6 +177,7 @@ def train_command(arguments: Sequence[str]) -> int:
         if not begun and (spec is None or given.seeds == 1):
             options = {"environment": made[0] if made else None, "resume": spec is None}
             return _train({directory: run}, directory, plain=given.plain, **options)
+    runs = {path: dataclasses.replace(run, seed=read_config(path).seed) for path in begun}
     if spec is not None:
         run = run.resolve(spec)
         with own_code(run):
@@ -186,32 +187,20 @@ def train_command(arguments: Sequence[str]) -> int:
 
             check_seeds(run, agent, spec, given.seeds)
         runs = new_seed_runs(directory, run, given.seeds)
-        if run.on_device:
-            return _train(runs, directory, plain=given.plain)
-        for path, config in runs.items():
-            with DirectoryLock(path) as lock:
-                lock.acquire()  # makes it
-                write_config(path, config)
-    return _train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
-
-
-def _train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -> int:
-    """Trains those runs of a directory that are not finished, with the config but for the seed."""
     from .grid import Cell, run_shown  # with all that benchmarks need
 
     with DirectoryLock(directory) as lock:
-        lock.acquire()
-        cells = []
-        for run in seed_runs(directory):
-            one = dataclasses.replace(config, seed=read_config(run).seed)
-            with DirectoryLock(run):
-                write_config(run, one)
-            cells.append(Cell(one, run, episodes=0))
-        if config.on_device:
+        cells = [Cell(config, path, episodes=0) for path, config in runs.items()]
+        if run.on_device:
             left = [cell for cell in cells if cell.score is None] or cells
             runs = {cell.directory: cell.config for cell in left}
-            return _train(runs, directory, resume=True, plain=plain)
-        end, is_stopped = run_shown(cells, jobs=jobs, directory=directory, plain=plain)
+            return _train(runs, directory, resume=spec is None, plain=given.plain)
+        lock.acquire()
+        for path, config in runs.items():
+            with DirectoryLock(path) as own:
+                own.acquire()  # makes it
+                write_config(path, config)
+        end, is_stopped = run_shown(cells, jobs=given.jobs, directory=directory, plain=given.plain)
     return _finish(directory, is_stopped=is_stopped, has_failed=bool(end.failed))
 
 

@@ -229,7 +229,7 @@ def _run(
             check_directory(directory, config)  # again: another process may have run since
             write_config(directory, config)  # first: what a kill leaves can be resumed
         snapshots = Snapshots(directory, keep=config.keep_snapshots)
-        stack.callback(process.close_log, process.setup_log(directory, console=seeds > 0))
+        stack.enter_context(process.run_log(directory, console=seeds > 0))
         stack.push(closing.pop_all())  # before the log
         recorder = Recorder(
             config,

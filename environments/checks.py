@@ -137,8 +137,8 @@ def _random_actions(
 
 
 def _check_step(timestep: TimeStep, after_last: Any, environment: Any, step: int) -> None:
-    spec = environment.spec
-    kinds = (specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
+    spec, number = environment.spec, specs.Array((), np.float32)
+    kinds = specs.Array((), np.int32), number, number, spec.observations
     for name, kind, value in zip(TimeStep._fields, kinds, timestep, strict=True):
         wanted = f"{kind.dtype} {[environment.num_envs, *kind.shape]}"
         is_array = isinstance(value, np.ndarray)

@@ -2,29 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 
-class StartStates(NamedTuple):
-    """States of a game (ale-py's name), as `EmulatedAtari.emulator_state` gave them."""
-
-    game: str
-    states: Sequence[bytes]
-
-
-def save_states(path: Path, starts: StartStates) -> None:
-    """Writes a file that `load_states` reads: NumPy's .npz, the same bytes for the same states."""
+def save_states(path: Path, game: str, states: Sequence[bytes]) -> None:
+    """Writes states of a game (ale-py's name): NumPy's .npz, the same bytes for the same states."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lengths = np.array([len(state) for state in starts.states], np.int64)
-    states = np.frombuffer(b"".join(starts.states), np.uint8)
+    lengths, joined = [len(state) for state in states], np.frombuffer(b"".join(states), np.uint8)
     with path.open("wb") as file:  # whatever its name
-        np.savez_compressed(file, game=np.array(starts.game), lengths=lengths, states=states)
+        np.savez_compressed(file, game=np.array(game), lengths=np.array(lengths), states=joined)
 
 
-def load_states(path: Path) -> StartStates:
-    """Reads what `save_states` wrote. The states are not checked; `EmulatedAtari` does it."""
+def load_states(path: Path) -> tuple[str, list[bytes]]:
+    """The game and the states in a file; `EmulatedAtari` checks whether it can begin in them."""
     if not path.is_file():
         raise ValueError(f"{path} is not a file of start states: retrax record-states makes one.")
     try:
@@ -36,5 +27,4 @@ def load_states(path: Path) -> StartStates:
     ends = np.cumsum(lengths)
     if len(lengths) == 0 or (lengths <= 0).any() or ends[-1] != len(states):
         raise ValueError(f"{path} is damaged: the lengths of its states do not match its contents.")
-    pieces = [states[end - length : end] for end, length in zip(ends, lengths, strict=True)]
-    return StartStates(game, pieces)
+    return game, [states[end - length : end] for end, length in zip(ends, lengths, strict=True)]

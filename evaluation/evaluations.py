@@ -131,10 +131,10 @@ def evaluation_environments(
 
     (game, switches), path = emulated_game(config.environment), Path(rest[0])
     path = path / f"{game.replace('_', '-')}.npz" if path.is_dir() else path
-    found = load_states(path)
-    if found.game != game:
-        raise ValueError(f"{path} has start states of {found.game}, not of {game}.")
-    return EmulatedAtari(game, num_envs=num_envs, seed=seed, states=found.states, **switches)
+    other, states = load_states(path)
+    if other != game:
+        raise ValueError(f"{path} has start states of {other}, not of {game}.")
+    return EmulatedAtari(game, num_envs=num_envs, seed=seed, states=states, **switches)
 
 
 class PeriodicEvaluation:

@@ -103,14 +103,6 @@ class SingleEnvironment(dm_env.Environment):
         """A `DiscreteArray` or a `BoundedArray`."""
         return self._spec.actions
 
-    def reward_spec(self) -> specs.Array:
-        """A float32 scalar."""
-        return self._spec.rewards
-
-    def discount_spec(self) -> specs.Array:
-        """A float32 scalar in [0, 1]."""
-        return self._spec.discounts
-
     def close(self) -> None:
         """Closes the vector."""
         self._environment.close()
@@ -125,7 +117,7 @@ class SingleEnvironment(dm_env.Environment):
         self._step_type = dm_env.StepType(int(timesteps.step_type[0]))
         if self._step_type is dm_env.StepType.FIRST:
             return dm_env.restart(observation)
-        reward, discount = (np.float32(x[0]) for x in (timesteps.reward, timesteps.discount))
+        reward, discount = (float(x[0]) for x in (timesteps.reward, timesteps.discount))
         return dm_env.TimeStep(self._step_type, reward, discount, observation)
 
 

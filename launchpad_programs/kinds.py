@@ -1,6 +1,5 @@
 """The kinds of nodes, and the nodes of a program: everything that is particular to a kind."""
 
-import dataclasses
 import os
 import sys
 from collections.abc import Mapping
@@ -85,19 +84,6 @@ _ACTORS_AND_LEARNER = ("replay", "counter", "learner", "actor", "evaluator")
 _WORKERS = ("counter", "parameter_server", "worker", "evaluator")
 
 
-@dataclasses.dataclass(frozen=True)
-class NodeSpec:
-    """A node of a program, and its index among those of its kind."""
-
-    kind: NodeKind
-    index: int
-
-    @property
-    def name(self) -> str:
-        """LABEL/INDEX."""
-        return f"{self.kind.label}/{self.index}"
-
-
 def kinds_of(run: RunConfig) -> list[NodeKind]:
     """The kinds of a program's nodes."""
     labels = _WORKERS if run.workers.num_workers else _ACTORS_AND_LEARNER
@@ -119,10 +105,10 @@ def publisher_of(run: RunConfig) -> str:
     return next(f"{kind.label}/0" for kind in kinds_of(run) if kind.publishes)
 
 
-def nodes_of(config: ProgramConfig) -> list[NodeSpec]:
-    """The nodes of a program, those first that others call."""
+def nodes_of(config: ProgramConfig) -> list[str]:
+    """The names of a program's nodes, LABEL/INDEX, those first that others call."""
     return [
-        NodeSpec(kind, index)
+        f"{kind.label}/{index}"
         for kind in kinds_of(config.run)
         for index in range(config.run.num_actors if kind.acts else 1)
     ]
@@ -160,6 +146,6 @@ def process_env(kind: NodeKind, config: ProgramConfig) -> dict[str, str]:
     shared = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "1", **shared_programs()}
     if kind.sees_accelerator:
         left = max(1, cpus() // 2, cpus() - config.run.num_actors)
-        cores = cpus() if is_image(config.spec.observations) and not kind.acts else left
+        cores = cpus() if is_image(config.spec.observations) else left
         return {**shared, "NPROC": os.environ.get("NPROC", str(cores))}
     return {**shared, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "NPROC": "1"}

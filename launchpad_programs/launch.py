@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from ..basics.machine import check_memory
 from ..basics.sentences import reason, typed
 from ..command.parsing import part, tell, words_of
 from ..command.train import RunArguments, parse_run
@@ -246,13 +245,9 @@ def _new(
         run = dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
     run = run.resolve(spec)
     program = _program(run, directory, engine)
-    available, count = psutil.virtual_memory().available, run.num_actors
-    fitting = max(int(available / _ACTOR_BYTES), 1)
-    if engine.name != "threads" and count > fitting:
-        raise ValueError(
-            f"{count} actors or workers need {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, but "
-            f"{available / 1e9:.1f} GB are available: at most {fitting} fit."
-        )
+    if engine.name != "threads" and (count := run.num_actors) > 1:
+        what = f"A program of {count} actors or workers"
+        check_memory(what, count * _ACTOR_BYTES, count)
     with own_code(run):
         checked_agent(run, spec)
     return program

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from ..replay.interface import REAL, Clock
-from ..training.process import FILE_ONLY, StopEvent, close_log, setup_log, stop_on_signals
+from ..training.process import FILE_ONLY, StopEvent, run_log, stop_on_signals
 from ..training.recorder import shown_returns
 from ..training.snapshots import newest_snapshot
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
@@ -50,10 +50,9 @@ def run_program(
 ) -> LaunchSummary:
     """Runs a program to its end, or until a signal stops it; `name` as `EngineOptions.name`."""
     has_processes, caller = name != "threads", os.environ.pop(CALLER, None)
-    log = setup_log(config.directory)
-    try:
-        for name in (STATUS, RESTARTS):  # of a program that has ended
-            (config.directory / name).unlink(missing_ok=True)
+    with run_log(config.directory) as log:
+        for file in (STATUS, RESTARTS):  # of a program that has ended
+            (config.directory / file).unlink(missing_ok=True)
         for note in notes:
             log.info(note)
         for warning in warnings:
@@ -76,8 +75,6 @@ def run_program(
         how = "Finished" if summary.finished else "Stopped"
         log.info(f"{how} at {summary.steps} steps and {summary.updates} updates.")
         return summary
-    finally:
-        close_log(log)
 
 
 def supervise(

@@ -13,7 +13,7 @@ from ..replay.interface import REAL, Answer, Clock, PeerLost, Replay, Stopped, W
 from ..replay.remote import NodeWriter, RemoteReplay
 from ..training.process import StopEvent
 from .config import ProgramConfig
-from .kinds import NodeSpec, kind_of
+from .kinds import kind_of
 
 # A save may take so long: of a replay of 100 GB, on a slow disk. Whoever waits for a node that may
 # be saving waits as long.
@@ -80,13 +80,13 @@ class Node:
         self.close()
 
 
-def make_node(spec: NodeSpec, config: ProgramConfig, peers: Peers) -> Node:
+def make_node(name: str, config: ProgramConfig, peers: Peers) -> Node:
     """Makes a node, in its own process or thread, where its module's make_LABEL is imported."""
-    kind = spec.kind
+    kind, index = kind_of(name), int(name.partition("/")[2])
     module = importlib.import_module(f".{kind.module or kind.label}", __package__)
     factory: Callable[[ProgramConfig, int, Peers], Node] = getattr(module, f"make_{kind.label}")
     with contextlib.suppress(Stopped):
-        return factory(config, spec.index, peers)
+        return factory(config, index, peers)
     return Node(peers)  # which ends at once
 
 

@@ -35,17 +35,17 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
     "root": 352,
-    "basics": 480,
+    "basics": 470,
     "losses": 1272,
     "networks": 1459,
     "agents": 4577,
-    "environments": 3536,
+    "environments": 3526,
     "replay": 2929,
-    "training": 3654,
+    "training": 3643,
     "device": 804,
     "evaluation": 1821,
-    "command": 2034,
-    "launchpad_programs": 3207,
+    "command": 2030,
+    "launchpad_programs": 3170,
     "tests": 28567,
 }
 BUDGETS["simulator"] = 450  # `engines/simulated.py`, which launchpad_programs does not count

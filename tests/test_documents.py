@@ -98,19 +98,6 @@ def test_the_readme_has_the_generated_table(name):
     assert text == written, "run python docs/preset_tables.py"
 
 
-def test_rows_of_presets_by_hand():
-    lines = preset_tables.table(find_agent("reactor")).splitlines()
-    for start in (
-        "| field | `paper` | `atari_laptop` | `paper_workers` | `small` | `small_short` "
-        "| meaning, and the paper's",
-        "| `discount` | 0.99 | 0.99 | 0.99 | 0.99 | 0.99 | Discount factor gamma. Unspecified in",
-        "| `learning_rate` | 5e-5 | 0.0005 | 5e-5 | 0.001 | 0.001 "
-        "| Adam's learning rate. Paper: 5e-5",
-        "| `replay.batch_size` | 4 | 4 | 4 | 16 | 16 |",
-    ):
-        assert any(line.startswith(start) for line in lines), start
-
-
 def test_every_definition_that_a_page_links_to_exists():
     links = [
         (page, *link)

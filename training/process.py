@@ -74,34 +74,30 @@ class _Console(_RunHandler):
             sys.stderr.write(f"{text}\n")
 
 
-def setup_log(directory: Path, *, console: bool = True) -> logging.Logger:
+@contextlib.contextmanager
+def run_log(directory: Path, *, console: bool = True) -> Iterator[logging.Logger]:
     """The log of this context's run: `log.txt` in its directory, appended to, and stderr.
 
     It is the logger `retrax`, from level INFO on. Runs in other contexts, as in other threads, have
     logs of their own; records of no run go to all of them. Tracebacks go to the file alone.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    logger = logging.getLogger("retrax")
-    close_log(logger)
-    run = object()
-    _run.set(run)
-    logger.addHandler(_File(run, directory / "log.txt"))
+    logger, run = logging.getLogger("retrax"), object()
+    handlers: list[_RunHandler] = [_File(run, directory / "log.txt")]
     if console:
-        logger.addHandler(_Console(run, "%(message)s"))
+        handlers.append(_Console(run, "%(message)s"))
+    for handler in handlers:
+        logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False  # absl, which some libraries load, would print everything once more
-    return logger
-
-
-def close_log(logger: logging.Logger) -> None:
-    """Closes the log that this context set up by `setup_log`. Calling it twice does no harm."""
-    run = _run.get()
-    _run.set(None)
-    ours = [handler for handler in logger.handlers if isinstance(handler, _RunHandler)]
-    closed = [handler for handler in ours if handler.run is run]
-    for handler in closed:
-        logger.removeHandler(handler)
-    logger.propagate = len(ours) == len(closed)
+    before = _run.set(run)
+    try:
+        yield logger
+    finally:
+        _run.reset(before)
+        for handler in handlers:
+            logger.removeHandler(handler)
+        logger.propagate = not any(isinstance(x, _RunHandler) for x in logger.handlers)
 
 
 class StopAtOnceError(KeyboardInterrupt):

@@ -23,7 +23,7 @@ from ..agents.entry import AgentEntry, find_agent
 from ..basics.files import write_json
 from ..basics.imports import import_from, make_importable
 from ..basics.sentences import typed
-from ..basics.validation import Range, check_fields
+from ..basics.validation import Range, check_fields, field_types
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from ..environments.factory import make_pure_vector
 
@@ -316,15 +316,14 @@ def _run_of(values: Any) -> RunConfig:
 
 def _build(kind: Any, values: Any, prefix: str, problems: list[str]) -> Any:
     """A config from JSON, nested ones included; None if fields are added to `problems`."""
-    values = _object(values, prefix.rstrip("."))
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    problems += [f"{prefix}{name} is missing" for name in fields if name not in values]
-    problems += [f"{prefix}{name} is unknown" for name in values if name not in fields]
+    values, types = _object(values, prefix.rstrip(".")), field_types(kind)
+    problems += [f"{prefix}{name} is missing" for name in types if name not in values]
+    problems += [f"{prefix}{name} is unknown" for name in values if name not in types]
     built = {}
     for name, value in values.items():
-        default = _default(fields[name]) if name in fields else None
-        if dataclasses.is_dataclass(default):
-            built[name] = _build(type(default), value, f"{prefix}{name}.", problems)
+        hint = types[name].type if name in types else None
+        if dataclasses.is_dataclass(hint):
+            built[name] = _build(hint, value, f"{prefix}{name}.", problems)
         else:
             built[name] = _tuples(value)
     return None if problems else kind(**built)
@@ -334,12 +333,6 @@ def _object(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{name} must be an object with fields")
     return value
-
-
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
 
 
 def _tuples(value: Any) -> Any:

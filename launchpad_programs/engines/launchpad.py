@@ -34,7 +34,7 @@ from ...replay.reverb.library import reverb
 from ...replay.selectors import has_tables
 from ...training.process import SignalEvent, StopEvent
 from ..config import ProgramConfig
-from ..kinds import NodeKind, NodeSpec, kinds_of, nodes_of, process_env
+from ..kinds import NodeKind, kind_of, kinds_of, nodes_of, process_env
 from ..node import SAVE_SECONDS, Peers, RemotePeer, RunningNode, make_node, make_peers
 
 _LOG_LINES = 10  # shown of a node that left no traceback
@@ -102,14 +102,14 @@ def start_process(name: str, command: Sequence[str], logs: Path, **env: str) -> 
 def make_program(config: ProgramConfig, *, launcher: int) -> lp.Program:
     """Adds the nodes, which end with the process `launcher`; makes nothing else."""
     program, handles = lp.Program("retrax"), dict[str, Any]()
-    for spec in nodes_of(config):
-        kind = spec.kind
+    for name in nodes_of(config):
+        kind = kind_of(name)
         if kind.holds_rows and has_tables(config.run.replay):
             server = ReplayServer(config, kind, launcher)
             handles[kind.label] = program.add_node(server, kind.label)
         else:
             peers = {f"{label}/0": handles[label] for label in kind.calls if label in handles}
-            handles[kind.label] = program.add_node(Node(config, spec, peers, launcher), kind.label)
+            handles[kind.label] = program.add_node(Node(config, name, peers, launcher), kind.label)
             handles[kind.label].set_client_kwargs(call_timeout=SAVE_SECONDS)
     return program
 
@@ -117,16 +117,14 @@ def make_program(config: ProgramConfig, *, launcher: int) -> lp.Program:
 class Node(lp.CourierNode):
     """A node made by its factory; others call its public methods over Courier."""
 
-    def __init__(
-        self, config: ProgramConfig, spec: NodeSpec, handles: Mapping[str, Any], launcher: int
-    ):
+    def __init__(self, config: ProgramConfig, name: str, handles: Mapping[str, Any], launcher: int):
         def make(**clients: Any) -> Any:  # in the node's own thread, which has its stop event
-            return make_node(spec, config, courier_peers(config, clients, lp.stop_event()))
+            return make_node(name, config, courier_peers(config, clients, lp.stop_event()))
 
         # Actors wait a moment for parameters, each in a thread of the learner's server.
         threads = _SPARE_THREADS + config.run.num_actors
         super().__init__(make, **handles, courier_kwargs={"thread_pool_size": threads})
-        self._kind, self._launcher = spec.kind, launcher
+        self._kind, self._launcher = kind_of(name), launcher
 
     def run(self) -> None:
         """Runs the node to its end."""

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import ray
@@ -21,9 +21,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...basics.files import write_json
 from ...replay.interface import REAL, PeerLost
+from ...training.process import FILE_ONLY
 from ...training.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig
-from ..kinds import NodeSpec, kinds_of, nodes_of, process_env
+from ..kinds import kind_of, kinds_of, nodes_of, process_env
 from ..node import EngineLost, RemotePeer, RunningNode, Starting, make_node, make_peers
 from .ray_session import AHEAD, home_resources
 
@@ -45,7 +46,7 @@ def start_actors(
 ) -> list[RunningNode]:
     """Starts every node of a program within a `ray_session`, which gives `ended`."""
     program = RayProgram(config, max_failures, ended)
-    return [RayNode(spec, program).running() for spec in nodes_of(config)]
+    return [RayNode(name, program).running() for name in nodes_of(config)]
 
 
 class RayProgram:
@@ -72,11 +73,11 @@ class RayProgram:
             sentence = f"The program was lost, since Ray has ended on this machine ({error})."
             raise EngineLost(sentence) from None
 
-    def start(self, spec: NodeSpec, restarts: int) -> tuple[Any, Any]:
+    def start(self, name: str, restarts: int) -> tuple[Any, Any]:
         """A new process of a node: a handle of its `Host`, and its result."""
-        kind, config = spec.kind, self.config
+        kind, config = kind_of(name), self.config
         if restarts:
-            self._restarts[spec.name] = restarts
+            self._restarts[name] = restarts
             write_json(config.directory / RESTARTS, self._restarts)
             newest = newest_snapshot(config.directory)
             config = replace(config, restarts=restarts, resumed_at=newest)
@@ -84,10 +85,10 @@ class RayProgram:
         threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
         groups = {"calls": threads if kind.is_called else 1}
         # `ps` and Ray's dashboard name a process by its class.
-        host = ray.remote(concurrency_groups=groups)(type(spec.name, (Host,), {}))
+        host = ray.remote(concurrency_groups=groups)(type(name, (Host,), {}))
         here = NodeAffinitySchedulingStrategy(self._home, soft=False)
         options = host.options(
-            name=spec.name,
+            name=name,
             max_concurrency=4,  # it runs, and answers the launcher
             num_cpus=kind.cpus,
             num_gpus=self._gpus if kind.sees_accelerator else 0,
@@ -95,8 +96,8 @@ class RayProgram:
             scheduling_strategy="SPREAD" if kind.acts else here,
         )
         handle = _named(lambda: options.remote(self._home))
-        log = config.directory / "logs" / kind.label / str(spec.index)
-        return handle, handle.run.remote(cloudpickle.dumps((spec, config)), log)
+        log = config.directory / "logs" / name
+        return handle, handle.run.remote(cloudpickle.dumps((name, config)), log)
 
 
 class RayNode:
@@ -105,8 +106,8 @@ class RayNode:
     These are failures less than a minute after its start, or as before and without a new snapshot.
     """
 
-    def __init__(self, spec: NodeSpec, program: RayProgram):
-        self._spec, self._program = spec, program
+    def __init__(self, name: str, program: RayProgram):
+        self._name, self._program = name, program
         self._failures = self._restarts = 0
         self._first = ("", "")  # how the first of a row of failures ended, and its traceback
         self._last: tuple[str, int | None] = ("", None)  # kind of the last failure, and snapshot
@@ -117,7 +118,7 @@ class RayNode:
     def running(self) -> RunningNode:
         """It, as the launcher sees it."""
         parts = self._ended, self._stop, self._kill, self._first_traceback, self._revive
-        return RunningNode(self._spec.name, *parts)
+        return RunningNode(self._name, *parts)
 
     def _ended(self) -> str:
         if not self._how:
@@ -139,7 +140,7 @@ class RayNode:
         return self._first[1] or self._traceback
 
     def _revive(self) -> bool:
-        kind, begins = self._spec.kind, ""
+        kind, begins = kind_of(self._name), ""
         is_stable = time.monotonic() - self._started > _STABLE_SECONDS
         if kind.publishes or kind.holds_rows:  # it may die of each save, after minutes
             last, newest = self._last, newest_snapshot(self._program.config.directory)
@@ -160,16 +161,16 @@ class RayNode:
         where = ""
         with self._program.calls(), contextlib.suppress(ray.exceptions.RayError):
             where = f" on {ray.get(self._place, timeout=0)}"
-        _log.warning(f"{self._spec.name} {how}{where}: restart {self._restarts}{begins}.")
+        _log.warning(f"{self._name} {how}{where}: restart {self._restarts}{begins}.")
         if self._traceback:
-            _log.warning(self._traceback.rstrip(), extra={"file_only": True})
+            _log.warning(self._traceback.rstrip(), extra={FILE_ONLY: True})
         self._kill()
         with self._program.calls():
             self._begin()
         return True
 
     def _begin(self) -> None:
-        self._host, self._result = self._program.start(self._spec, self._restarts)
+        self._host, self._result = self._program.start(self._name, self._restarts)
         self._place = self._host.where.remote()
         self._started = time.monotonic()
         self._how = self._traceback = ""
@@ -204,12 +205,6 @@ def _ending(result: Any) -> tuple[str, str]:
     return f"failed with {text.rstrip().splitlines()[-1].rstrip('.')}", text
 
 
-class NoResult(NamedTuple):
-    """The answer of a node whose method returned nothing."""
-
-    traceback: str  # of the method's error; "" where the node is not made yet
-
-
 class Host:
     """The process of one node, placed by Ray."""
 
@@ -223,18 +218,18 @@ class Host:
         return str(ray.util.get_node_ip_address())
 
     def run(self, pickled: bytes, log: Path) -> str:
-        """Runs a node, pickled spec and config, to its end; the traceback of its error, or ""."""
+        """Runs a node, pickled name and config, to its end; the traceback of its error, or ""."""
         try:
             if self._is_home:
                 log.parent.mkdir(parents=True, exist_ok=True)
                 with log.open("ab") as file:
                     os.dup2(file.fileno(), 1)
                     os.dup2(file.fileno(), 2)
-            spec, config = cloudpickle.loads(pickled)
-            _add_nice(spec.kind.nice)
+            name, config = cloudpickle.loads(pickled)
+            _add_nice(kind_of(name).nice)
             stop = self._stop
-            peers = make_peers(config, stop, lambda name: RayPeer(name, stop), AHEAD, REAL)
-            self._node = make_node(spec, config, peers)
+            peers = make_peers(config, stop, lambda other: RayPeer(other, stop), AHEAD, REAL)
+            self._node = make_node(name, config, peers)
             self._made.set()
             self._node.run()
         except BaseException:  # sys.exit() too
@@ -244,14 +239,14 @@ class Host:
         return ""
 
     @ray.method(concurrency_group="calls")
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of the node."""
+    def call(self, method: str, *arguments: Any) -> tuple[Any, str | None]:
+        """What a method of the node returns; or its traceback, "" before the node is made."""
         if not self._made.wait(_MAKING_SECONDS):
-            return NoResult("")
+            return None, ""
         try:
-            return getattr(self._node, method)(*arguments)
+            return getattr(self._node, method)(*arguments), None
         except Exception:  # Ray's own tracebacks have colours
-            return NoResult(traceback.format_exc())
+            return None, traceback.format_exc()
 
     def stop(self) -> None:
         """Sets the node's stop event."""
@@ -275,16 +270,16 @@ class RayPeer(RemotePeer):
         if sent is None:
             raise PeerLost(f"{self.title} cannot be reached.")
         try:
-            answer = ray.get(sent, timeout=timeout)
+            answer, failure = ray.get(sent, timeout=timeout)
         except ray.exceptions.GetTimeoutError:
             raise TimeoutError(f"{self.title} gave no answer for {timeout} s.") from None
         except ray.exceptions.RayError as error:
             self._actor = None
             raise PeerLost(f"{self.title} died before it answered.") from error
-        if not isinstance(answer, NoResult):
+        if failure is None:
             return answer
-        if answer.traceback:
-            raise RuntimeError(f"{self.title} refused a call: {answer.traceback}")
+        if failure:
+            raise RuntimeError(f"{self.title} refused a call: {failure}")
         raise Starting(f"{self.title} is starting.")
 
 

@@ -24,7 +24,7 @@ from ...basics.files import write_json
 from ...replay.interface import Clock, PeerLost
 from ...training.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig
-from ..kinds import NodeSpec, kind_of, nodes_of
+from ..kinds import kind_of, nodes_of
 from ..node import RemotePeer, RunningNode, Starting, make_node, make_peers
 
 CALLS = ("lose", "forget", "repeat", "delay")  # the next call of a node, or its answer
@@ -317,7 +317,7 @@ class Program:
     def start(self, config: ProgramConfig) -> list[RunningNode]:
         """As an `Engine`."""
         self.config = config
-        return [self._running(spec) for spec in nodes_of(config)]
+        return [self._running(name) for name in nodes_of(config)]
 
     def clock(self, process: Process) -> Clock:
         """Of a process."""
@@ -404,9 +404,9 @@ class Program:
             else:
                 self._waiting.append(fault)
 
-    def _running(self, spec: NodeSpec) -> RunningNode:
-        name, processes = spec.name, self.processes
-        self._start(spec, self.config)
+    def _running(self, name: str) -> RunningNode:
+        processes = self.processes
+        self._start(name, self.config)
 
         def revive() -> bool:
             if (restarts := self.restarts.get(name, 0) + 1) <= self._max_restarts:
@@ -414,7 +414,7 @@ class Program:
                 write_json(self.config.directory / RESTARTS, self.restarts)
                 newest = newest_snapshot(self.config.directory)
                 changes: Any = {"restarts": restarts, "resumed_at": newest}
-                self._start(spec, dataclasses.replace(self.config, **changes))
+                self._start(name, dataclasses.replace(self.config, **changes))
             return restarts <= self._max_restarts
 
         return RunningNode(
@@ -426,20 +426,20 @@ class Program:
             revive=revive,
         )
 
-    def _start(self, spec: NodeSpec, config: ProgramConfig) -> None:
+    def _start(self, name: str, config: ProgramConfig) -> None:
         scheduler = self.scheduler
         scheduler.lives += 1
-        process = Process(spec.name, scheduler.lives, stop=_Event(scheduler))
-        self.processes[spec.name], clock = process, self.clock(process)
+        process = Process(name, scheduler.lives, stop=_Event(scheduler))
+        self.processes[name], clock = process, self.clock(process)
 
-        def peer(name: str) -> Peer:
-            return Peer(name, self, process, clock)
+        def peer(other: str) -> Peer:
+            return Peer(other, self, process, clock)
 
         peers = make_peers(config, process.stop, peer, _AHEAD, clock)
 
         def run() -> None:
             try:
-                node = make_node(spec, config, peers)
+                node = make_node(name, config, peers)
                 self.made(process, node)
                 node.run()
                 self.end(process, "done")

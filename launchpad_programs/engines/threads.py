@@ -14,10 +14,10 @@ from ..node import Node, RunningNode, make_node, make_peers
 def start_threads(config: ProgramConfig) -> list[RunningNode]:
     """Makes all nodes of a program, then starts them in threads, which print to the terminal."""
     made: dict[str, tuple[Node, threading.Event]] = {}
-    for spec in nodes_of(config):
+    for name in nodes_of(config):
         stop = threading.Event()
-        peers = make_peers(config, stop, lambda name: DirectPeer(made[name][0]), 0, REAL)
-        made[spec.name] = make_node(spec, config, peers), stop
+        peers = make_peers(config, stop, lambda other: DirectPeer(made[other][0]), 0, REAL)
+        made[name] = make_node(name, config, peers), stop
     return [_start(name, *parts) for name, parts in made.items()]
 
 

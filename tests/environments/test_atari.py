@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from stepping import FIRST, LAST, MID, history, random_actions
 
 from retrax.environments.atari import Atari, EmulatedAtari, area_resize, games
-from retrax.environments.start_states import StartStates, load_states, save_states
+from retrax.environments.start_states import load_states, save_states
 
 DOWN, ACROSS = oracles.area_weights(210, 84), oracles.area_weights(160, 84).T
 
@@ -347,14 +347,14 @@ def test_pixels_are_means_of_areas(data):
     np.testing.assert_allclose(found.astype(float), exact, atol=0.5 + 1e-3)
 
 
-STARTS = StartStates("pong", [b"abc", b"\0\1"])
+STARTS = "pong", [b"abc", b"\0\1"]
 
 
 @given(st.lists(st.binary(min_size=1), min_size=1, max_size=5))
 def test_there_and_back(tmp_path_factory, states):
     path = tmp_path_factory.mktemp("states") / "new" / "pong"
     for place in (path, path.with_name("again.npz")):  # the same states give the same bytes
-        save_states(place, StartStates("pong", states))
+        save_states(place, "pong", states)
     assert load_states(path) == ("pong", states)
     assert path.read_bytes() == place.read_bytes()
 
@@ -372,7 +372,7 @@ def test_other_files_are_refused(tmp_path):
     assert_refused(path, "is damaged, or not a file of start states")
     np.savez(path, game="pong")
     assert_refused(path, "is damaged, or not a file of start states")
-    save_states(path, STARTS)
+    save_states(path, *STARTS)
     path.write_bytes(path.read_bytes()[:-30])
     assert_refused(path, "is damaged")
 

@@ -147,14 +147,14 @@ def test_nodes_in_threads_call_those_made_before_and_end(start):
     """They call in their own thread; if one cannot be made, no thread is started."""
     answers, fails = [], {"worker/1"}
 
-    def make(spec, config, peers):
-        if spec.name == "worker/0":
+    def make(name, config, peers):
+        if name == "worker/0":
             answers.append(peers.peer("counter/0").call("add", 1, 1))
             answers.append(peers.peer("counter/0").send("add", 1, 2).result(0.0))
-        return Node(peers.stop, spec.name in fails)
+        return Node(peers.stop, name in fails)
 
-    def failing(spec, *arguments):
-        return raises(ValueError("no maze")) if spec.name == "worker/1" else make(spec, *arguments)
+    def failing(name, *arguments):
+        return raises(ValueError("no maze")) if name == "worker/1" else make(name, *arguments)
 
     before = threading.active_count()
     with pytest.raises(ValueError, match="no maze"):
@@ -211,9 +211,10 @@ class Actor:
 @pytest.mark.distributed
 def test_answers_of_ray_and_what_is_none(monkeypatch, ray_engine):
     """The name of a process that died may still be found, and then another process takes it."""
-    fake, none = Ray(monkeypatch, ray_engine), ray_engine.NoResult
-    actors = [Actor([PENDING, 7], [DEAD]), Actor([DEAD])]
-    actors.append(Actor([none("")], [none("Traceback: ValueError: of the server")], [8]))
+    fake = Ray(monkeypatch, ray_engine)
+    actors = [Actor([PENDING, (7, None)], [DEAD]), Actor([DEAD])]
+    of_server = None, "Traceback: ValueError: of the server"
+    actors.append(Actor([(None, "")], [of_server], [(8, None)]))
     fake.actors["replay/0"] = lambda: actors.pop(0)
     peer = ray_engine.RayPeer("replay/0", threading.Event())
     slow, lost = peer.send("get"), peer.send("get")
@@ -237,25 +238,24 @@ def test_answers_of_ray_and_what_is_none(monkeypatch, ray_engine):
 def test_a_host_of_ray_answers_when_its_node_is_made(ray_engine, monkeypatch, tmp_path):
     made = threading.Event()
 
-    def make_node(spec, config, peers):
+    def make_node(name, config, peers):
         assert made.wait(60)
         return Node(peers.stop)
 
-    spec = types.SimpleNamespace(kind=types.SimpleNamespace(nice=0))
     context = types.SimpleNamespace(get_node_id=lambda: "home")
     monkeypatch.setattr(ray_engine.ray, "get_runtime_context", lambda: context)
     monkeypatch.setattr(ray_engine, "_MAKING_SECONDS", 0.0)
     monkeypatch.setattr(ray_engine, "make_node", make_node)
     monkeypatch.setattr(ray_engine, "_add_nice", lambda nice: None)
-    monkeypatch.setattr(ray_engine.cloudpickle, "loads", lambda pickled: (spec, None))
+    monkeypatch.setattr(ray_engine.cloudpickle, "loads", lambda pickled: ("actor/0", None))
     host, texts = ray_engine.Host("elsewhere"), []
     thread = threading.Thread(target=lambda: texts.append(host.run(b"", tmp_path / "log")))
     thread.start()
-    assert host.call("add", 1, 2) == ray_engine.NoResult("")
+    assert host.call("add", 1, 2) == (None, "")
     made.set()
     monkeypatch.setattr(ray_engine, "_MAKING_SECONDS", 60.0)
-    assert host.call("add", 1, 2) == 3
-    assert "TypeError: unsupported operand" in host.call("add", 1, "2").traceback
+    assert host.call("add", 1, 2) == (3, None)
+    assert "TypeError: unsupported operand" in host.call("add", 1, "2")[1]
     host.stop()
     thread.join(60)
     assert texts == [""]

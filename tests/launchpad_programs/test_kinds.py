@@ -20,7 +20,7 @@ from retrax.launchpad_programs.kinds import (
 def test_the_nodes_of_both_topologies(tmp_path):
     """Called nodes are made before those that call them."""
     runs = make_run(num_envs=6, num_actors=3), make_workers()
-    acting, working = ([n.name for n in nodes_of(make_config(tmp_path, run=run))] for run in runs)
+    acting, working = (nodes_of(make_config(tmp_path, run=run)) for run in runs)
     actors = [f"actor/{i}" for i in range(3)]
     assert acting == ["replay/0", "counter/0", "learner/0", *actors, "evaluator/0"]
     workers = ["worker/0", "worker/1"]

@@ -155,7 +155,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
     [
         ([], "Name an agent (acer, agent57, d4pg, reactor, or module:NAME): retrax launch AGENT"),
         ([*CATCH, "--num-actors", -1], "--num-actors must be an integer >= 0, got -1"),
-        pytest.param([*CATCH, "--num-actors", 10**6], "of memory, but", marks=needs_launchpad),
+        pytest.param([*CATCH, "--num-actors", 10**6], "GB, but only", marks=needs_launchpad),
         ([*CATCH, "--steps", 0], "steps must be an integer >= 1"),
         ([*CATCH, "--on-device"], "on_device must be False in a program: retrax train has it"),
         ([*CATCH, "--acme", "no_such:OPTIONS"], "no_such"),

@@ -33,7 +33,6 @@ from retrax.evaluation.suites import read_rows
 from retrax.launchpad_programs.engines import ray as ray_engine
 from retrax.launchpad_programs.engines import ray_head, ray_session
 from retrax.launchpad_programs.engines.ray import RayNode, RayProgram
-from retrax.launchpad_programs.kinds import KINDS, NodeSpec
 from retrax.launchpad_programs.node import EngineLost
 
 pytestmark = pytest.mark.distributed
@@ -56,13 +55,13 @@ class Program(RayProgram):
         monkeypatch.setattr(ray_engine.ray, "kill", lambda host: self.killed.append(host.number))
         monkeypatch.setattr(ray_engine.ray, "get", lambda place, timeout: "a host")
 
-    def start(self, spec, restarts):
-        self.started.append((spec.name, restarts))
+    def start(self, name, restarts):
+        self.started.append((name, restarts))
         where = types.SimpleNamespace(remote=lambda: 0)
         return types.SimpleNamespace(where=where, number=restarts), restarts
 
     def node(self, label="actor"):
-        return RayNode(NodeSpec(KINDS[label], 1), self).running()
+        return RayNode(f"{label}/1", self).running()
 
     def revives(self, node, number, how, traceback="", after=0.0):
         """Whether a node is started again whose process number `number` ends."""

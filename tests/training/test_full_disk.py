@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from retrax.training.learner import Counters, Snapshot
-from retrax.training.process import close_log, setup_log
+from retrax.training.process import run_log
 from retrax.training.recorder import MetricsTable
 from retrax.training.snapshots import Snapshots
 
@@ -43,10 +43,9 @@ def test_the_log_says_it_once(tmp_path, capsys, folder):
         (tmp_path / "log.txt").mkdir()
     else:
         (tmp_path / "log.txt").symlink_to(FULL)
-    log = setup_log(tmp_path)
-    log.info("one")
-    log.info("two")
-    close_log(log)
+    with run_log(tmp_path) as log:
+        log.info("one")
+        log.info("two")
     reason = "Is a directory" if folder else "No space left on device"
     sentence = f"retrax: {tmp_path / 'log.txt'} cannot be written: {reason}.\n"
     assert capsys.readouterr().err == f"{sentence}one\ntwo\n"

@@ -12,14 +12,8 @@ import threading
 
 import pytest
 
-from retrax.training.process import DirectoryLock, close_log, setup_log, stop_on_signals
+from retrax.training.process import DirectoryLock, run_log, stop_on_signals
 from retrax.training.run_config import LOCK
-
-
-@pytest.fixture
-def log_directory(tmp_path):
-    yield tmp_path
-    close_log(logging.getLogger("retrax"))
 
 
 def ours(logger):
@@ -27,46 +21,57 @@ def ours(logger):
     return [x for x in logger.handlers if type(x).__module__ == "retrax.training.process"]
 
 
-def test_handlers_of_the_program_stay(log_directory):
+def test_handlers_of_the_program_stay(tmp_path):
     logger, handler = logging.getLogger("retrax"), logging.NullHandler()
     logger.addHandler(handler)
     try:
-        close_log(setup_log(log_directory))
+        with run_log(tmp_path):
+            pass
         assert handler in logger.handlers
         assert logger.propagate
     finally:
         logger.removeHandler(handler)
 
 
-def test_log_goes_to_the_file_and_to_the_console(log_directory, capsys):
-    """It is set up once, appended to, and leaves nothing behind."""
-    setup_log(log_directory / "run").info("first")
-    logger = setup_log(log_directory / "run")
-    logger.info("step %d of [bold]%s[/bold]", 3, "Pong")
-    logger.debug("not this")
-    logging.getLogger("retrax.agents").warning("from a module")
-    assert len(ours(logger)) == 2
-    for _ in range(2):
-        close_log(logger)
+def test_log_goes_to_the_file_and_to_the_console(tmp_path, capsys):
+    """It is appended to, and leaves nothing behind."""
+    with run_log(tmp_path / "run") as logger:
+        logger.info("first")
+    with run_log(tmp_path / "run") as logger:
+        logger.info("step %d of [bold]%s[/bold]", 3, "Pong")
+        logger.debug("not this")
+        logging.getLogger("retrax.agents").warning("from a module")
+        assert len(ours(logger)) == 2
     logger.info("too late")
     assert (ours(logger), logger.propagate) == ([], True)
-    lines = (log_directory / "run" / "log.txt").read_text().splitlines()
+    lines = (tmp_path / "run" / "log.txt").read_text().splitlines()
     told = ["INFO first", "INFO step 3 of [bold]Pong[/bold]", "WARNING from a module"]
     assert [line.split(" ", 2)[2] for line in lines] == told
     out, err = capsys.readouterr()
     assert (out, err.splitlines()) == ("", [line.split(" ", 1)[1] for line in told])
 
 
-def test_lines_break_between_words_in_a_terminal(log_directory, capsys, monkeypatch):
+def test_a_run_within_a_run_has_a_log_of_its_own(tmp_path):
+    """As where `on_metrics` trains another agent."""
+    with run_log(tmp_path / "outer") as logger:
+        with run_log(tmp_path / "inner"):
+            logger.info("inner")
+        logger.info("outer")
+    for name in ("inner", "outer"):
+        assert (tmp_path / name / "log.txt").read_text().split()[2:] == ["INFO", name]
+
+
+def test_lines_break_between_words_in_a_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "24")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    setup_log(log_directory).info("12 steps | /a/long-path/of-a-run-directory | ETA 0:00:10")
+    with run_log(tmp_path) as logger:
+        logger.info("12 steps | /a/long-path/of-a-run-directory | ETA 0:00:10")
     assert capsys.readouterr().err.splitlines() == [
         "12 steps |",
         "  /a/long-path/of-a-run-directory",
         "  | ETA 0:00:10",
     ]
-    (line,) = (log_directory / "log.txt").read_text().splitlines()
+    (line,) = (tmp_path / "log.txt").read_text().splitlines()
     assert line.endswith("| ETA 0:00:10")
 
 
@@ -75,14 +80,13 @@ def test_runs_in_two_threads_have_logs_of_their_own(tmp_path, capsys):
     both, first_ended = threading.Barrier(3), threading.Event()
 
     def run(name):
-        logger = setup_log(tmp_path / name)
-        both.wait(10)
-        logger.info(f"{name} begins")
-        both.wait(10)
-        if name == "second":
-            first_ended.wait(10)
-            logger.info(f"{name} ends")
-        close_log(logger)
+        with run_log(tmp_path / name) as logger:
+            both.wait(10)
+            logger.info(f"{name} begins")
+            both.wait(10)
+            if name == "second":
+                first_ended.wait(10)
+                logger.info(f"{name} ends")
 
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         runs = [threads.submit(run, name) for name in ("first", "second")]
