@@ -43,12 +43,15 @@ def export(
     """Writes the trained agent of a run as files that act without retrax: all of them, or none.
 
     Args:
-      run: the run directory. A ValueError refuses what `load_agent` refuses, an output that is not
-        empty, and a platform that is unknown or lacks what the agent needs.
+      run: the run directory.
       output: the directory to write, which is empty or does not exist: act.py, agent.json,
         config.json, parameters.npz, and the functions as StableHLO.
       snapshot: `newest`, a number of steps, or `best`: see `retrax evaluate`.
       platforms: where the functions can run: at least one of cpu, cuda, rocm, tpu.
+
+    Raises:
+      ValueError: the output is not empty, a platform is unknown or lacks what the agent needs, or
+        `load_agent` refuses the run.
     """
     run, output = Path(run).absolute(), Path(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):

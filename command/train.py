@@ -120,7 +120,8 @@ def parse_run(
     default = dataclasses.replace(start, environment=tyro.MISSING, agent_config=config)
     kind: Any = tyro.conf.FlagConversionOff[type(config)]  # type: ignore[misc]
     default = with_types(default, {"agent_config": Annotated[kind, tyro.conf.arg(name="agent")]})
-    about = f"{form.__doc__}\n\nDefaults of the agent: preset {preset}{preset_of}."
+    presets = f"Presets: {', '.join(entry.presets)}. Defaults of the agent: {preset}{preset_of}."
+    about = f"{form.__doc__}\n\n{presets}"
     given = parse(default, words, prog=f"{prog} {agent}", description=about)
     assert spec is not None, "an environment is required"
     run = given.run(preset=preset)

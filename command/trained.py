@@ -109,7 +109,7 @@ def evaluate(
     """Evaluates the greedy policy of a run's snapshot, in separate environments.
 
     Args:
-      run: the run directory. A ValueError refuses what `load_agent` refuses, or a wrong argument.
+      run: the run directory.
       snapshot: `newest`, a number of steps, or `best`: the parameters with the best evaluation
         during the run.
       episodes: episodes to run.
@@ -120,6 +120,9 @@ def evaluate(
       arm: follow this arm (from 0) of an agent with a family of policies; Agent57's arm 0 has no
         intrinsic reward. Without it, the agent chooses.
       video: write the episodes to this file, .mp4 or .gif.
+
+    Raises:
+      ValueError: an argument is wrong, or `load_agent` refuses the run.
     """
     run, video = Path(run).absolute(), video and Path(video).absolute()
     config = read_config(run)

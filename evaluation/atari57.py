@@ -17,7 +17,7 @@ from scipy import optimize, special
 from scipy.sparse import csgraph
 
 from ..basics.sentences import did_you_mean
-from .plots import check_png, new_figure, save_png
+from .plots import check_ending, new_figure, save_png
 from .statistics import Interval, check_table, interquartile_mean, stratified_bootstrap
 from .suites import read_rows
 
@@ -334,7 +334,7 @@ def plot_scores(table: Table, output: Path) -> "Figure":
     Raises:
       ValueError: `output` does not end in `.png`, or random and human are the only algorithms.
     """
-    check_png(output)
+    check_ending(output, ".png")
     shown = [entry for entry in table.entries if entry.algorithm not in ("random", "human")]
     if not shown:
         raise ValueError("There is nothing to draw: give algorithms other than random and human.")

@@ -3,7 +3,6 @@
 Figures are made without pyplot and its global state.
 """
 
-import csv
 import io
 import json
 import math
@@ -56,9 +55,9 @@ def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
     path = Path(run) / "metrics.csv"
     if not path.is_file():
         raise ValueError(f"{run} has no metrics.csv.")
-    # utf-8-sig: a spreadsheet may have written the file, with a byte order mark (and \r\n).
+    # A spreadsheet may have written the file, with a byte order mark, \r\n, and quoted names.
     complete, _, _ = path.read_text(encoding="utf-8-sig", errors="replace").rpartition("\n")
-    header, *rows = list(csv.reader(complete.splitlines())) or [[]]
+    header, *rows = [line.replace('"', "").split(",") for line in complete.splitlines()] or [[]]
     if not rows:
         raise ValueError(f"{path} is empty: nothing has been measured yet.")
     if len(header) == 1 and ";" in header[0]:
@@ -85,8 +84,8 @@ def plot_learning_curves(
 
     Args:
       runs: run directories, or directories of several seeds.
-      output: the PNG file to write; its directory is made if it does not exist. None writes no
-        file (the command writes curves.png).
+      output: the PNG file to write; its directory is made if it does not exist. By default the
+        command writes curves.png, and the function no file.
       metric: a column of metrics.csv.
       window: rows in the moving average that ends at each row; the figure says so.
 
@@ -102,7 +101,7 @@ def plot_learning_curves(
     if not runs:
         raise ValueError("There is nothing to plot: no run directories were given.")
     if output is not None:
-        check_png(Path(output))
+        check_ending(Path(output), ".png")
     paths: dict[Path, Path] = {}  # each run once
     for path in map(Path, runs):  # of several seeds, those that have begun
         found = [run for run in seed_runs(path) if (run / "metrics.csv").is_file()] or [path]
@@ -223,10 +222,10 @@ def new_panels(
     return figure, panels[:number]
 
 
-def check_png(output: Path) -> None:
-    """Refuses a file for a plot that does not end in `.png`."""
-    if output.suffix.lower() != ".png":
-        raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
+def check_ending(output: Path, ending: str) -> None:
+    """Refuses a file whose name does not end in what will be written: `.png` or `.html`."""
+    if output.suffix.lower() != ending:
+        raise ValueError(f"{output} must end in {ending}: no other format is written.")
 
 
 def save_png(figure: "Figure", output: Path) -> None:

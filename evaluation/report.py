@@ -16,7 +16,7 @@ import numpy as np
 
 from ..basics.files import writing
 from . import bsuite, statistics
-from .plots import draw_seeds, new_figure, new_panels, png
+from .plots import check_ending, draw_seeds, new_figure, new_panels, png
 from .suites import Suite, Task, find_suite, naming, read_json, read_rows
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
       output: the HTML file to write; by default report.html in the directory.
     """
     output = output or directory / "report.html"
+    check_ending(output, ".html")
     results = read_results(directory)
     of_bsuite, path = list[str](), directory / bsuite.SCORES
     if path.is_file():

@@ -108,7 +108,7 @@ def naming(path: Path) -> Iterator[None]:
     """Names a file of a benchmark, which the code inside reads, where it is damaged."""
     try:
         yield
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, csv.Error) as error:
         raise ValueError(
             f"{path} is damaged ({reason(error)}): remove it, and start retrax benchmark again."
         ) from error

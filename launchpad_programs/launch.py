@@ -61,8 +61,6 @@ class LaunchArguments(EngineOptions, RunArguments):
         """The run, with changes and a program's numbers of actors and environments."""
         if self.on_device:
             raise ValueError("on_device must be False in a program: retrax train has it.")
-        if self.evaluate_every is not None and self.resume is None:
-            raise ValueError("evaluate_every must be None: a program's evaluator never pauses.")
         actors = self.num_actors or self.workers.num_workers or _ACTORS
         num_envs = self.num_envs or (actors if self.acme else 0)
         return super().run(num_actors=actors, num_envs=num_envs, **changes)
@@ -240,6 +238,8 @@ def _new(
     run: RunConfig, directory: Path, engine: EngineOptions, spec: EnvironmentSpec
 ) -> ProgramConfig:
     """The program of a run, resolved and checked."""
+    if run.evaluate_every is not None:
+        raise ValueError("evaluate_every must be None: a program's evaluator never pauses.")
     if run.actor_update_period is None and not run.workers.num_workers:
         # Actors in other processes cannot read the newest parameters.
         run = dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)

@@ -52,6 +52,6 @@ def test_wrong_input_gets_one_sentence_and_nothing_is_written(tmp_path, refused)
     file, chart = write(tmp_path / "scores.csv", [*range(56), "most"]), tmp_path / "chart.pdf"
     for words, sentence in (
         (("--scores", file), f"{file} line 58: score must be a finite number, got 'most'.\n"),
-        (("--output", chart), f"Plots are written as PNG: {chart} must end in .png.\n"),
+        (("--output", chart), f"{chart} must end in .png: no other format is written.\n"),
     ):
         assert refused("atari57", *words) == f"retrax: {sentence}"

@@ -97,6 +97,7 @@ def test_a_directory_of_other_runs_is_refused(refused, done, tmp_path):
         (["benchmark", "classic", AGENT, *GRID, "--seeds", "4", "--directory", renamed], preset),
         (other, f"{done} has runs of the suite classic: choose another"),
         (["report", done / "runs"], "has no results of retrax benchmark"),
+        (["report", done, "--output", "a.pdf"], "a.pdf must end in .html: no other format is"),
     ):
         assert sentence in refused(*words)
 

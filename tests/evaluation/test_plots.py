@@ -200,7 +200,7 @@ DAMAGED = "is damaged: its rows are not 2 numbers"
             ("metrics.csv", text, "is empty: nothing has been measured", {})
             for text in ("", HEADER, HEADER + "0,1")
         ),
-        *(("metrics.csv", f"{SHORT}{row}\n", DAMAGED, {}) for row in ("0,one", "0,1,2", "0")),
+        *(("metrics.csv", f"{SHORT}{row}\n", DAMAGED, {}) for row in ("0,one", "0,1,2", "0", '"')),
         ("metrics.csv", HEADER + "0,\n10,\n", "has no value of 'episode_return' yet", {}),
         ("metrics.csv", SHORT, r"'los'; its metrics are \['episode_return'", {"metric": "los"}),
         ("metrics.csv", SHORT, "no run directories were given", {"runs": []}),
