@@ -151,7 +151,7 @@ def test_every_block_is_executed_by_a_test():
     }
     assert with_blocks == {*PAGES, *TUTORIALS, *ELSEWHERE}
     for page, test in ELSEWHERE.items():
-        assert Path(page).name in read(test)
+        assert page in read(test), page
     for page in with_blocks:  # what is indented is not found
         assert not re.search(r"^ +```(bash|python)", read(page), re.MULTILINE), page
 

@@ -1,4 +1,4 @@
-"""Hygiene of imports: the core loads nothing of the distributed tier, whatever came before."""
+"""Hygiene of imports: no module loads a library of an engine, whatever came before."""
 
 import importlib.util
 from pathlib import Path
@@ -14,15 +14,14 @@ FOLDERS = (
     *("training", "device", "evaluation", "command"),
 )
 DISTRIBUTED = ("tensorflow", "reverb", "acme", "launchpad")
+HEAVY = (*DISTRIBUTED, "courier", "ray")
 
 # Imports each module given, and prints what it should not load.
 IMPORT_EACH = f"""
-import gc, importlib, sys
-
-gc.disable()  # modules that are imported again are many objects
+import importlib, sys
 
 def loaded():
-    return {{name: sys.modules[name] for name in {DISTRIBUTED} if name in sys.modules}}
+    return {{name: sys.modules[name] for name in {HEAVY} if name in sys.modules}}
 
 before = loaded()
 for name in sys.argv[1:]:
@@ -32,18 +31,22 @@ for name in sys.argv[1:]:
     if changed:
         print(name, "changes", *changed)
 """
-# As if it were the first of ours.
-IMPORT_EACH_FIRST = IMPORT_EACH.replace(
-    "    importlib",
-    """    for module in [module for module in sys.modules if module.split(".")[0] == "retrax"]:
-        del sys.modules[module]
-    importlib""",
+# After the help of programs.
+IMPORT_EACH_AND_HELP = IMPORT_EACH.replace(
+    "for name in sys",
+    """main = importlib.import_module("retrax.command.main").main
+assert main(["launch", "reactor", "--help"]) == 0
+print()
+for name in sys""",
 )
 
 
 def core_modules():
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    paths += ROOT.glob("*.py")
+    return modules([*paths, *ROOT.glob("*.py")])
+
+
+def modules(paths):
     names = []
     for path in sorted(paths):
         if path.parent == ROOT / "replay" / "reverb":
@@ -57,11 +60,16 @@ def run(code, *arguments, options=()):
     return run_python(*options, "-c", code, *arguments).split("\n")[:-1]
 
 
-def test_no_module_loads_the_distributed_tier_or_warns_while_it_is_imported():
+def test_no_module_loads_a_library_of_an_engine_or_warns_while_it_is_imported():
+    """Nor does the help of programs, or a module of programs beside those of the engines."""
     names = core_modules()
     assert {"retrax", "retrax.losses", "retrax.command.main"} <= set(names)
     assert not [name for name in names if "reverb" in name or "launchpad" in name]
-    assert run(IMPORT_EACH_FIRST, *names, options=["-W", "error"]) == []
+    nodes = {*modules((ROOT / "launchpad_programs").glob("*.py"))}
+    nodes -= {f"retrax.launchpad_programs.{name}" for name in ("__main__", "acme_adapters")}
+    nodes |= {f"retrax.launchpad_programs.engines.{name}" for name in ("options", "threads")}
+    names += sorted(nodes)
+    assert run(IMPORT_EACH_AND_HELP, *names, options=["-W", "error"])[-1] == ""
 
 
 @pytest.fixture

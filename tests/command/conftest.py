@@ -10,19 +10,6 @@ from retrax.command.main import main
 SCHEDULE = ["--steps", "240", "--snapshot-every", "80", "--log-every", "40", "--num-envs", "4"]
 SCHEDULE += ["--evaluate-every", "0"]
 
-# The smallest agent of ours that still has all its parts, and a recurrent state.
-REACTOR = {
-    "agent.replay.min-rows": "40",
-    "agent.replay.batch-size": "2",
-    "agent.replay.capacity": "400",
-    "agent.memory-size": "4",
-    "agent.shared-size": "4",
-    "agent.head-size": "4",
-    "agent.num-atoms": "5",
-    "agent.sequence-length": "4",
-    "agent.vector-sizes": "4",
-}
-
 
 @pytest.fixture(scope="session")
 def here():
@@ -41,16 +28,6 @@ def finished(tiny, tmp_path_factory):
     """A finished run; tests must not change it."""
     directory = tmp_path_factory.mktemp("finished") / "run"
     assert main([*tiny, "--run-directory", str(directory)]) == 0
-    return directory
-
-
-@pytest.fixture(scope="session")
-def finished_reactor(tmp_path_factory):
-    """The same with an agent of ours; tests must not change it."""
-    directory = tmp_path_factory.mktemp("finished_reactor") / "run"
-    fields = [word for name, value in REACTOR.items() for word in (f"--{name}", value)]
-    train = ["train", "reactor", "--environment", "catch", *SCHEDULE, *fields]
-    assert main([*train, "--run-directory", str(directory)]) == 0
     return directory
 
 

@@ -246,7 +246,9 @@ def test_bsuites_scores_of_a_short_run(tmp_path):
     """Nine steps make an episode of catch; the last episode of the budget is recorded."""
     pytest.importorskip("bsuite")
     run = tmp_path / "runs" / "0"
-    config = RunConfig(agent="acer", environment="bsuite:catch/0", steps=9 * 18, num_envs=1)
+    config = RunConfig(
+        agent="average_agent:ENTRY", environment="bsuite:catch/0", steps=9 * 18, num_envs=1
+    )
     assert main(grid.Cell(config, run, 2).next_stage()) == 0
     other = shutil.copytree(run, tmp_path / "runs" / "1") / "config.json"  # not evaluated yet
     other.write_text(other.read_text().replace('"seed": 0', '"seed": 1'))
@@ -254,9 +256,9 @@ def test_bsuites_scores_of_a_short_run(tmp_path):
     benchmark.write_bsuite(tmp_path, benchmark.complete_runs(tmp_path))
     found = read_rows(tmp_path / bsuite.SCORES)
     assert [(row["agent"], row["seed"], row["kind"], row["name"]) for row in found] == [
-        ("acer", "0", "experiment", "catch"),
-        ("acer", "0", "tag", "basic"),
-        ("acer", "0", "tag", "credit_assignment"),
+        ("average_agent:ENTRY", "0", "experiment", "catch"),
+        ("average_agent:ENTRY", "0", "tag", "basic"),
+        ("average_agent:ENTRY", "0", "tag", "credit_assignment"),
     ]
     [state] = benchmark.Start.at(benchmark.Snapshots(run)).environment_states
     [record] = state["records"]

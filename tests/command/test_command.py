@@ -86,12 +86,13 @@ def test_help_lists_fields_with_their_defaults(capsys):
     out = capsys.readouterr().out
     for name in ("--steps", "--agent.learning-rate", "--agent.replay.min-rows"):
         assert name in out
-    assert "preset small" in out
+    assert "Defaults of the agent: small_short.\n" in out
     assert "0.001" in out  # the learning rate of `small`
     assert "the first; an --environment ID" not in out
     assert main(["train", "acer", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert f"preset {next(iter(acer.PRESETS))} (with --environment ID, the default preset" in out
+    names = ", ".join(acer.PRESETS)
+    assert f"Presets: {names}. Defaults of the agent: {next(iter(acer.PRESETS))} (with --" in out
 
 
 # What is asked for
@@ -197,14 +198,13 @@ def test_an_environment_that_lacks_a_library(refused, monkeypatch):
     assert refused(*CATCH.split()) == "retrax: Box2D is not installed\n"
 
 
-@pytest.mark.parametrize("platform", ["cuda", "nonsense"])
-def test_a_device_that_is_not_there(tmp_path, platform):
+def test_a_device_that_is_not_there(tmp_path):
     program = f"from retrax.command.main import main; exit(main({CATCH.split()}))"
     command = [sys.executable, "-c", program]
-    options = {"env": {**os.environ, "JAX_PLATFORMS": platform}, "cwd": tmp_path, "timeout": 120}
+    options = {"env": {**os.environ, "JAX_PLATFORMS": "cuda"}, "cwd": tmp_path, "timeout": 120}
     done = subprocess.run(command, **options, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert f"JAX has no device with JAX_PLATFORMS='{platform}' (" in done.stderr
+    assert "JAX has no device with JAX_PLATFORMS='cuda' (" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -396,7 +396,7 @@ def test_one_episode_has_no_interval_and_json_no_nan(run, retrax, contents):
         _, out, _ = retrax("evaluate", run, "--episodes", episodes)
         assert f"(no interval: it needs at least 10 episodes) over {words} of 9 steps," in out
     assert contents(run) == before  # no evaluation changes a run
-    seeds = {retrax("evaluate", run, "--episodes", 50, "--seed", seed)[1] for seed in range(3)}
+    seeds = {retrax("evaluate", run, "--episodes", 20, "--seed", seed)[1] for seed in range(3)}
     assert len(seeds) > 1
 
 

@@ -11,7 +11,7 @@ from fresh_python import run_python
 from run_files import write_untrained_run
 
 import retrax
-from retrax.agents import d4pg
+from retrax.agents import d4pg, reactor
 from retrax.basics.prng_keys import without_keys
 from retrax.command import exporting
 from retrax.command.exported_agent import ExportedAgent
@@ -45,17 +45,24 @@ for directory in sys.argv[1:]:
     sys.path.remove(directory)
 """
 
+# The smallest agent of ours that still has all its parts, and a recurrent state.
+SIZES = {"memory_size": 4, "shared_size": 4, "head_size": 4, "vector_sizes": (4,)}
+REACTOR = reactor.Config.small(num_atoms=5, **SIZES)
 D4PG = d4pg.Config.small(policy_sizes=(4, 4), critic_sizes=(4, 4), num_atoms=5)
 
 
 @pytest.fixture(scope="module")
-def runs(finished_reactor, tmp_path_factory):
+def runs(tmp_path_factory):
     """A run of a recurrent agent with discrete actions, and one with continuous actions."""
-    config = RunConfig(
-        agent="d4pg", environment="Pendulum-v1", preset="small", steps=10, agent_config=D4PG
-    )
-    continuous = write_untrained_run(tmp_path_factory.mktemp("continuous") / "run", config)
-    return {"discrete": finished_reactor, "continuous": continuous}
+    folder = tmp_path_factory.mktemp("runs")
+    agents = {
+        "discrete": {"agent": "reactor", "environment": "catch", "agent_config": REACTOR},
+        "continuous": {"agent": "d4pg", "environment": "Pendulum-v1", "agent_config": D4PG},
+    }
+    return {
+        kind: write_untrained_run(folder / kind, RunConfig(preset="small", steps=10, **fields))
+        for kind, fields in agents.items()
+    }
 
 
 @pytest.fixture(scope="module")

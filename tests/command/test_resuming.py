@@ -15,17 +15,15 @@ from retrax.command import training
 from retrax.evaluation.evaluations import PeriodicEvaluation
 from retrax.training.snapshots import read_state, write_state
 
-FLAGS = ["--steps", "240", "--snapshot-every", "80", "--log-every", "40"]
-FLAGS += ["--evaluate-every", "0"]
+CART_POLE = "--environment", "CartPole-v1"
 
 
 @pytest.fixture
-def train(tmp_path, retrax):
+def train(tmp_path, tiny, retrax):
     """Runs `retrax train` of the cheap agent, by default on catch, into a folder of a name."""
 
-    def call(name, *flags, environment="catch"):
-        words = ["train", "noisy_agent:NOISY", "--environment", environment, "--num-envs", "4"]
-        status, _, err = retrax(*words, *FLAGS, *flags, "--run-directory", tmp_path / name)
+    def call(name, *flags):
+        status, _, err = retrax(*tiny, *flags, "--run-directory", tmp_path / name)
         assert status == 0, err
         return tmp_path / name
 
@@ -63,11 +61,14 @@ def test_a_stopped_run_is_one_run(finished, train, resume, monkeypatch):
 
 @pytest.mark.slow
 def test_a_run_of_an_agent_of_ours_that_lost_its_newest_snapshot_is_one_run(
-    finished_reactor, resume, tmp_path
+    tiny, retrax, resume, tmp_path
 ):
-    run = shutil.copytree(finished_reactor, tmp_path / "run")
+    fields = ["--agent.replay.min-rows", 40, "--agent.replay.capacity", 400]
+    words = [tiny[0], "reactor", *tiny[2:], *fields, "--run-directory", tmp_path / "whole"]
+    assert retrax(*words)[0] == 0
+    run = shutil.copytree(tmp_path / "whole", tmp_path / "run")
     (run / "snapshots" / "240.npz").unlink()
-    check_equal(resume(run), finished_reactor)
+    check_equal(resume(run), tmp_path / "whole")
 
 
 def test_evaluations_and_their_interruption(train, resume, monkeypatch):
@@ -93,14 +94,14 @@ def test_actors_in_one_thread_are_one_run(train, resume, monkeypatch):
     """Their order and the age of their parameters continue too."""
     flags = ["--num-actors", "2", "--actor-update-period", "7"]
     one, parts = (
-        train(name, *flags, "--steps", steps, environment="CartPole-v1")
+        train(name, *flags, "--steps", steps, *CART_POLE)
         for name, steps in (("one", 240), ("parts", 100))
     )
     check_equal(resume(parts), one)
     with monkeypatch.context() as patch:  # stopped before the first step
         signalled = os.getpid(), signal.SIGINT
         patch.setattr(training, "describe", lambda *_, **__: os.kill(*signalled) or [])
-        none = train("none", *flags, environment="CartPole-v1")
+        none = train("none", *flags, *CART_POLE)
     assert newest(none)[0] == 0
     check_equal(resume(none), one)
 
@@ -149,7 +150,7 @@ def test_environments_that_cannot_continue_begin_new_episodes(
 
     monkeypatch.chdir(tmp_path)
     write(secret)
-    run = train("run", "--steps", "100", environment="hiding:Walk")
+    run = train("run", "--steps", "100", "--environment", "hiding:Walk")
     write(later)
     new = f"The environments begin new episodes: {reason}."
     assert resumed_line(resume(run, 200)) == f"100 steps. {new}"

@@ -19,7 +19,6 @@ SUITE, LQR, VECTOR = "dm_control:reacher/easy,time_limit=0.5", "dm_control:lqr/l
 # From an id to the package that it needs.
 KINDS = {
     "catch": "jax",
-    "memory,length=3": "jax",
     "CartPole-v1": "gymnasium",
     "Pendulum-v1,max_episode_steps=20": "gymnasium",
     "FrozenLake-v1": "gymnasium",
@@ -147,7 +146,7 @@ def test_atari_games_are_played_again(monkeypatch):
     monkeypatch.setattr(atari, "RENEWAL", 100)
     options = "episodic_life=True,repeat_action_probability=0.25,frame_stack=2"
     games = [make(f"ALE/Breakout-v5,{options}", num_envs=2, seed=seed) for seed in (3, 4)]
-    assert continued(*games, before=400, after=300) > 2
+    assert continued(*games, before=250, after=150) > 2
 
 
 @KIND

@@ -5,7 +5,6 @@ import types
 import numpy as np
 import pytest
 from dm_env import specs
-from fresh_python import run_python
 from program_configs import make_config, make_run, make_workers
 
 from retrax.launchpad_programs.kinds import (
@@ -70,26 +69,3 @@ def test_nodes_share_compiled_programs_in_the_users_cache(tmp_path, monkeypatch)
     assert (found[name].startswith(f"{tmp_path}/retrax/"), found[size]) == (True, "1000000000")
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
     assert name not in process_env(kind, config)
-
-
-HEAVY = {"acme", "courier", "launchpad", "ray", "reverb", "tensorflow"}
-
-
-IMPORT_ALL = f"""
-import importlib, pkgutil, sys
-import retrax.launchpad_programs as folder
-from retrax.command.main import main
-
-main(["launch", "reactor", "--help"])
-for module in pkgutil.iter_modules(folder.__path__, folder.__name__ + "."):
-    if not module.name.endswith(("__main__", "acme_adapters")):
-        importlib.import_module(module.name)
-from retrax.launchpad_programs.engines import options, threads
-
-print(sorted({HEAVY} & set(sys.modules)))
-"""
-
-
-def test_no_library_of_an_engine_is_imported():
-    """Neither by help nor by any module."""
-    assert run_python("-c", IMPORT_ALL).splitlines()[-1] == "[]"

@@ -121,7 +121,7 @@ def check_network(program, pid):
 
 def readme_example():
     """Acme's loggers and observers of a user: the module, and the command."""
-    readme = (ROOT / "launchpad_programs" / "README.md").read_text()
+    readme = (ROOT / "launchpad_programs/README.md").read_text()
     return (
         re.search(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)[1],
         re.search(r"^```bash\nretrax (launch .*?)\n```$", readme, re.MULTILINE)[1],
