@@ -257,7 +257,7 @@ def test_a_store_that_is_full_has_enough_rows_to_learn_from():
 @pytest.mark.parametrize(("stored", "needed"), [(False, "36000.0"), (True, "64000.0")])
 def test_stores_larger_than_the_memory_are_refused_with_the_numbers(stored, needed):
     spec = sequence_spec(33, 1, True, stored)
-    with pytest.raises(ValueError, match=rf"needs {needed} GB, but only .* GB .*: at most \d+ row"):
+    with pytest.raises(ValueError, match=rf"needs {needed} GB, but only .* GB .*: at most \d+ fit"):
         LocalReplay(SPEC, spec, ReplayConfig(capacity=10**12), num_envs=1, seed=0)
 
 
