@@ -135,12 +135,6 @@ def expected_off_policy_return(q_t, a_t, r_t, discount_t, pi_t, c_t, eps=None):
 # losses/policy_gradient.py: estimators as vectors, given grad pi(a) for each action, [A, P].
 
 
-def leave_one_out(grad_pi, q, a, return_):
-    """Reactor, section 3.1, eq. 9."""
-    others = sum(q[b] * grad_pi[b] for b in range(len(q)) if b != a)
-    return return_ * grad_pi[a] + others
-
-
 def beta_leave_one_out(grad_pi, q, a, return_, beta):
     """Reactor, section 3.1, eq. 10."""
     return beta * (return_ - q[a]) * grad_pi[a] + sum(q[b] * grad_pi[b] for b in range(len(q)))
@@ -332,31 +326,7 @@ def sequence_priority(td_error, mask, eta):
     return eta * max(sizes) + (1 - eta) * sum(sizes) / len(sizes) if sizes else 0.0
 
 
-# agents/agent57: families, bandit, episodic memory, novelty
-
-
-def agent57_family():
-    """(beta_j, gamma_j) of 32 arms as meant: beta 0.3, gamma 0.9999 to 0.99."""
-    j = np.arange(32)
-    beta = 0.3 / (1 + np.exp(-10 * (2 * j - 30) / 30))
-    beta[[0, 31]] = 0, 0.3
-    first = 0.9999 + (0.997 - 0.9999) / (1 + np.exp(-10 * (2 * j - 6) / 6))
-    first[[0, 7]] = 0.9999, 0.997
-    second = 1 - np.exp(((31 - j) * np.log(1 - 0.997) + (j - 8) * np.log(1 - 0.99)) / 23)
-    return beta, np.where(j < 8, first, second)
-
-
-def bandit_bounds(pulls, num_arms, window, bonus):
-    """Upper confidence bounds [N] after a list of (arm, return), by looking at all of them."""
-    first = max(0, len(pulls) - window)
-    bounds = []
-    for arm in range(num_arms):
-        returns = [paid for number, (a, paid) in enumerate(pulls) if a == arm and number >= first]
-        if returns:
-            bounds.append(sum(returns) / len(returns) + bonus * np.sqrt(1 / len(returns)))
-        else:
-            bounds.append(np.inf)
-    return np.array(bounds)
+# agents/agent57: episodic memory, novelty
 
 
 class EpisodicMemory:
@@ -834,7 +804,7 @@ def acer_linear_gaussian_update(params, average, rows, noise, weights, config, l
     return new, np.array(priorities)
 
 
-# networks/torsos.py, networks/memory.py
+# networks/torsos.py
 
 
 def valid_convolution(image, weights, biases, stride):
@@ -877,45 +847,7 @@ def concatenated_relu(x):
     return np.concatenate([np.maximum(x, 0.0), np.maximum(-x, 0.0)], axis=-1)
 
 
-def lstm(inputs, is_first, hidden, cell, weights, biases):
-    """Outputs `[T, H]` and the last (hidden, cell), `[H]` each; zeros where `is_first`.
-
-    `weights` [D + H, 4 H] and `biases` [4 H] give input gate, candidate, forget gate and output
-    gate; 1 is added to the forget gate (Jozefowicz et al. 2015).
-    """
-
-    def sigmoid(x):
-        return 1.0 / (1.0 + np.exp(-x))
-
-    outputs = []
-    for x, first in zip(inputs, is_first, strict=True):
-        if first:
-            hidden, cell = np.zeros_like(hidden), np.zeros_like(cell)
-        gates = np.concatenate([x, hidden]).astype(np.float64) @ weights + biases
-        entry, candidate, forget, output = np.split(gates, 4)
-        cell = sigmoid(forget + 1.0) * cell + sigmoid(entry) * np.tanh(candidate)
-        hidden = sigmoid(output) * np.tanh(cell)
-        outputs.append(hidden)
-    return np.array(outputs), (hidden, cell)
-
-
 # evaluation/atari57.py
-
-
-def worst_tied_mean_ranks(scores):
-    """`[A]` out of `[A][G]`: one place behind all that scored more, and behind all others tied."""
-    ranks = []
-    for mine, row in enumerate(scores):
-        places = []
-        for game, score in enumerate(row):
-            ahead = [
-                other
-                for other in range(len(scores))
-                if scores[other][game] > score or (other != mine and scores[other][game] == score)
-            ]
-            places.append(1 + len(ahead))
-        ranks.append(sum(places) / len(places))
-    return np.array(ranks)
 
 
 def wins_with_half_ties(scores):
@@ -929,46 +861,12 @@ def wins_with_half_ties(scores):
     return wins
 
 
-def elo_by_minorisation(wins, anchor, iterations=20_000):
-    """Bradley-Terry strengths by Hunter's (2004) fixed point, as Elo ratings `[A]`.
-
-    Each strength becomes its wins over the sum of (games between i and j) / (its strength + j's).
-    """
-    count = len(wins)
-    strength = np.ones(count)
-    for _ in range(iterations):
-        for i in range(count):
-            others = [j for j in range(count) if j != i]
-            weight = sum((wins[i, j] + wins[j, i]) / (strength[i] + strength[j]) for j in others)
-            strength[i] = sum(wins[i, j] for j in others) / weight
-        strength /= strength[anchor]
-    return 400.0 * np.log10(strength / strength[anchor])
-
-
 def quartiles_cut_mean(values):
     """The mean of what is left when the lowest and highest quarter of a list are taken away."""
     values = sorted(values)
     cut = len(values) // 4
     kept = values[cut : len(values) - cut]
     return sum(kept) / len(kept)
-
-
-# evaluation/statistics.py
-
-
-def improvement(scores, others):
-    """Over tasks, the mean fraction of pairs of runs that the first wins; ties are half wins."""
-    tasks = []
-    for g in range(scores.shape[1]):
-        pairs = [(x, y) for x in scores[:, g] for y in others[:, g]]
-        tasks.append(sum((x > y) + 0.5 * (x == y) for x, y in pairs) / len(pairs))
-    return sum(tasks) / len(tasks)
-
-
-def gap(scores, target):
-    """How much is missing to the target, on average over runs that miss it or not."""
-    missing = [max(0.0, target - x) for x in scores.flatten()]
-    return sum(missing) / len(missing)
 
 
 # environments/atari.py

@@ -109,32 +109,6 @@ def test_metrics_tell_how_far_actions_are_from_the_policy():
     np.testing.assert_allclose([outputs.metrics[name] for name in names], wanted, rtol=1e-4)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_e_4_q_has_a_network_of_its_own(shared):
-    """No parameter of Q moves the policy or V, and none of theirs moves Q."""
-    changes = {"stochastic_dueling": False, "shared_network": shared}
-    rows = random_rows("continuous", 0, 2, 8)
-    far = np.full_like(rows["mu"], 5.0)  # all ratios are 0, and so is the weight of V's loss
-    samples = as_sample(rows), as_sample(rows | {"mu": far, "drawn": far})
-
-    def gradients(sample, **more):
-        agent, _ = tiny_agent("acer", "small_continuous", "continuous", **changes, **more)
-        found, _ = agent.gradients(agent.init(jax.random.key(0)), sample)
-        flat = jax.tree_util.tree_leaves_with_path(found)
-        return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in flat}
-
-    policy = gradients(samples[0], critic_cost=0.0)
-    both, without = (gradients(samples[1], critic_cost=cost) for cost in (1.0, 0.0))
-    q = {name for name, leaf in both.items() if (leaf != without[name]).any()}
-    assert q == {name for name in both if "q_stream" in name or "advantage" in name}
-    policy, policy_and_v = (
-        {name for name, leaf in found.items() if leaf.any()}
-        for found in (policy, gradients(samples[0], estimator="tis"))
-    )
-    assert policy_and_v == both.keys() - q
-    assert policy < policy_and_v
-
-
 @pytest.mark.parametrize("log_ratio", [200.0, -200.0])
 @pytest.mark.parametrize("changes", [{"returns": "importance"}, {"stochastic_dueling": False}])
 def test_ratios_beyond_single_precision_leave_everything_finite(changes, log_ratio):

@@ -120,6 +120,7 @@ def test_acting_remembers_within_an_episode(name, function):
     [
         ("acer", "discrete", {}, 1),
         ("acer", "continuous", {"shared_network": False}, 2),
+        ("acer", "continuous", {"stochastic_dueling": False}, 2),
         ("reactor", "discrete", {}, 1),
     ],
 )
@@ -154,7 +155,8 @@ def test_an_orthogonal_gain_keeps_the_size_of_features(name, layer):
     image = SPECS["discrete"]._replace(observations=specs.Array((20, 20, 1), np.uint8))
     config = small(name, convolutions=((4, 4, 2), (8, 3, 1)), orthogonal_gain=3.0)
     agent = PACKAGES[name].make_agent(image, config)
-    modules, _ = jax.tree.flatten_with_path(first_state(agent).params, is_leaf=lambda x: "w" in x)
+    params = jax.jit(agent.init)(jax.random.key(0)).params
+    modules, _ = jax.tree.flatten_with_path(params, is_leaf=lambda x: "w" in x)
     found = [x for path, x in modules if "torso" in str(path) or f"/{layer}'" in str(path)]
     assert len(found) == 3
     for module in found:

@@ -1,8 +1,7 @@
-"""The sliding-window bandit against a list of all pulls, and the family of its arms."""
+"""The sliding-window bandit by hand and against a list of all pulls; the family of its arms."""
 
 import jax
 import numpy as np
-import oracles
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -18,18 +17,6 @@ def after(pulls, window):
     for arm, paid in pulls:
         state = update(state, np.int32(arm), np.float32(paid))
     return state
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    pulls=st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 3)), min_size=3, max_size=15),
-    window=st.sampled_from([3, 6]),
-)
-def test_greedy_choice_is_the_definition(pulls, window):
-    state = after(pulls, window)
-    bounds = oracles.bandit_bounds(pulls, 3, window, 0.7)
-    arm = choose(jax.random.key(0), state, num_arms=3, bonus=0.7, epsilon=0.0)
-    np.testing.assert_allclose(bounds[arm], bounds.max(), rtol=1e-6)
 
 
 THREE = [(0, 1.0), (1, 2.3), (0, 3.0)]
@@ -57,6 +44,9 @@ def test_choices_by_hand():
         for bonus, arm in arms.items():
             options = {"num_arms": 2, "bonus": bonus, "epsilon": 0.0}
             assert choose(jax.random.key(0), after(pulls, 10), **options) == arm
+            # The window has forgotten arm 0, whose bound is infinite then.
+            forgotten = after([*pulls, (1, 9.0), (1, 9.0)], 2)
+            assert choose(jax.random.key(0), forgotten, **options) == 0
 
 
 @pytest.mark.parametrize(("first", "expected"), [(0, [0, 1, 2, 3]), (7, [3, 0, 1, 2])])
@@ -98,12 +88,9 @@ def test_best_of_all_has_the_largest_mean_over_all_windows(pulls):
 # The arms' weights and discounts: their values, and the errata of the printed formulas
 
 
-def test_paper_families_are_the_formulas_and_have_the_known_values():
+def test_paper_families_have_the_known_values():
     beta = families.intrinsic_weights(32, 0.3)
     gamma = families.agent57_discounts(32, 0.9999, 0.997, 0.99)
-    formulas = oracles.agent57_family()
-    np.testing.assert_allclose(beta, formulas[0], rtol=1e-6)
-    np.testing.assert_allclose(1 - gamma, 1 - formulas[1], rtol=1e-3)
     known = {0: 0, 8: 0.0028, 12: 0.0358, 15: 0.15, 18: 0.2642, 24: 0.2993, 31: 0.3}
     for j, value in known.items():
         assert abs(beta[j] - value) < 5e-5

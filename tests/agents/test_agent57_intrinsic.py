@@ -60,17 +60,6 @@ def test_episodic_bonus_is_algorithm_1(seed, sizes, scale, ends):
     np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=1e-6)
 
 
-def test_episodic_bonus_by_hand():
-    """k = 1; states 0, 3, 3: the distance 9 is the mean; then 0 of a mean of 4.5."""
-    rewards, state = rewards_of(
-        np.array([[0.0], [3.0], [3.0]]), [True, False, False], capacity=9, k=1
-    )
-    far = np.sqrt(1e-4 / (1 - 0.008 + 1e-4)) + 1e-3
-    near = np.sqrt(1.0) + 1e-3
-    np.testing.assert_allclose(rewards, [0, 1 / far, 1 / near], rtol=1e-4)
-    np.testing.assert_allclose(state.mean_distance, 4.5)
-
-
 @pytest.mark.parametrize("size", [1, 2, 512, 513, 1024, 1025, 1100, 1200, 1201, 1900, 3000])
 @pytest.mark.parametrize("k", [1, 10, 600])
 def test_neighbours_are_those_of_all_blocks_of_the_memory(size, k):

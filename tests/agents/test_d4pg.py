@@ -127,7 +127,7 @@ def test_one_update_is_the_numpy_loop(critic, max_norm, cost, slope):
         critic_optimizer=optax.sgd(0.1),
     )
     agent = jitted(agent)
-    learner = first_state(agent, 0, 10)
+    learner = first_state(agent, 0, 10)._replace(num_updates=jnp.int32(3))
     other = learner.target_params
     rows, mask = random_rows(1, 5, 4, ends=[3, 1, 2, 2, 9], terminated=[0, 1, 0, 1, 0])
     weights = np.array([0.5, 2.0, 1.3, 0.2, 1.0], np.float32)
@@ -152,7 +152,7 @@ def test_one_update_is_the_numpy_loop(critic, max_norm, cost, slope):
     np.testing.assert_allclose(update.metrics["critic_loss"], losses.mean(), rtol=1e-4)
     np.testing.assert_allclose(update.metrics["value"], values.mean(), rtol=1e-4)
     chex.assert_trees_all_equal(new.target_params, other)
-    assert new.num_updates == 1
+    assert new.num_updates == 4
 
 
 def test_metrics_tell_the_mass_of_targets_outside_of_the_support():
@@ -172,17 +172,16 @@ def test_metrics_tell_the_mass_of_targets_outside_of_the_support():
     np.testing.assert_allclose(update.metrics["clipped_above_vmax"], 0.25, rtol=1e-5)
 
 
-@pytest.mark.parametrize("cost", [0.0, 0.5])
-def test_a_policy_at_its_bounds_returns_where_preactivations_have_a_cost(cost):
+def test_a_policy_at_its_bounds_returns_where_preactivations_have_a_cost():
     """tanh's derivative is 0 there: what is left is the cost times the outputs, here 30."""
-    agent = agent_of(preactivation_cost=cost)
+    agent = agent_of(preactivation_cost=0.5)
     learner = initial(agent, 0)
     name = "policy_module/~/output"
     output = jax.tree.map(jnp.zeros_like, learner.params.policy[name])
     policy = {**learner.params.policy, name: {**output, "b": jnp.full(A, 30.0)}}
     learner = learner._replace(params=learner.params._replace(policy=policy))
     gradients, _ = agent.gradients(learner, as_sample(*random_rows(0, 4, 4)))
-    np.testing.assert_allclose(gradients.policy[name]["b"], [30.0 * cost] * A, rtol=1e-5)
+    np.testing.assert_allclose(gradients.policy[name]["b"], [0.5 * 30.0] * A, rtol=1e-5)
 
 
 def test_the_policys_gradient_into_the_torso_is_exactly_zero():
@@ -274,16 +273,6 @@ def test_actions_stay_within_bounds_and_noise_is_new_each_time():
     first = agent.explore(params, actor, timestep(1))
     second = agent.explore(params, first.state, timestep(1))
     assert (first.action != second.action).any()
-
-
-def test_the_mixtures_samples_differ_between_updates_and_are_the_same_for_a_key():
-    agent = agent_of("mixture_of_gaussians")
-    update = base.update(agent)
-    learner, sample = initial(agent, 0), as_sample(*random_rows(0, 4, 4))
-    again = learner._replace(num_updates=learner.num_updates + 1)
-    priorities = [update(state, sample)[1].priorities for state in (learner, learner, again)]
-    np.testing.assert_array_equal(priorities[0], priorities[1])
-    assert (priorities[0] != priorities[2]).any()
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.5])

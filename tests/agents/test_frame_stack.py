@@ -27,7 +27,7 @@ def test_actors_and_replay_show_what_an_environment_that_stacks_its_frames_shows
         acer.make_agent(single.spec, config(STACK)),
         acer.make_agent(stacking.spec, config(1)),
     ]
-    learners = [agent.init(jax.random.key(0)) for agent in agents]
+    learners = [jax.jit(agent.init)(jax.random.key(0)) for agent in agents]
     jax.tree.map(np.testing.assert_array_equal, *(jax.tree.map(np.shape, x) for x in learners))
     params = agents[0].acting_params(learners[0])
     replays = [

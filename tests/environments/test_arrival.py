@@ -7,31 +7,16 @@ from stepping import FIRST, LAST, MID
 
 from retrax.environments.arrival import arrival, checked_actions, integer_seeds
 
-FLAGS = st.tuples(st.booleans(), st.booleans(), st.booleans())
 
-
-def by_definition(reward, terminated, truncated, first):
-    """Step type, reward and discount of one environment."""
-    if first:
-        return FIRST, 0.0, 1.0
-    if terminated:
-        return LAST, reward, 0.0
-    return (LAST if truncated else MID), reward, 1.0
-
-
-@given(rows=st.lists(st.tuples(st.integers(-9, 9), FLAGS), min_size=1, max_size=6))
-def test_arrival_against_its_definition(rows):
-    flags = np.array([row[1] for row in rows])
-    reward = np.where(flags[:, 2], np.nan, [row[0] for row in rows])  # dropped on a first step
-    observation = np.arange(len(rows))
-    found = arrival(observation, reward, *flags.T)
-    expected = [by_definition(r, *f) for r, f in rows]
-    np.testing.assert_array_equal(
-        np.stack([found.step_type, found.reward, found.discount], axis=1), expected
-    )
-    assert found.observation is observation
-    assert found.step_type.dtype == np.int32
-    assert found.reward.dtype == found.discount.dtype == np.float32
+def test_arrival_by_hand():
+    """On a first step the rest is ignored; what is both is a termination."""
+    flags = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 0, 1], [0, 1, 1]], bool)
+    found = arrival("seen", np.array([1, 2, 3, 4, np.nan, np.nan]), *flags.T)
+    np.testing.assert_array_equal(found.step_type, [MID, LAST, LAST, LAST, FIRST, FIRST])
+    np.testing.assert_array_equal(found.reward, [1, 2, 3, 4, 0, 0])
+    np.testing.assert_array_equal(found.discount, [1, 0, 1, 0, 1, 1])
+    assert [x.dtype for x in found[:3]] == [np.int32, np.float32, np.float32]
+    assert found.observation == "seen"
 
 
 @given(seed=st.integers(0, 2**64), few=st.integers(1, 4), more=st.integers(1, 4))

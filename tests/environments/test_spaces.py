@@ -77,6 +77,9 @@ def test_what_does_not_fit_its_space_is_named(space, shown, where, what):
 NINE = np.float32(9) / np.float32(255)
 ORDER = {"goal": FLOATS, "arm": spaces.Box(-1, 1, (2, 2)), "time": spaces.Box(0, 9, ())}
 UNSIGNED = spaces.Box(0, 10, (2,), np.uint32)
+PAIRS = spaces.Box(np.array([0, -5]), np.array([4, 3]), dtype=np.int16)
+CHOICES = spaces.MultiDiscrete([[2], [3]], start=[[4], [0]])
+TABLES = spaces.Tuple([CHOICES, spaces.MultiBinary([2, 2]), spaces.Box(0, 4, (2, 2), np.uint8)])
 
 
 @pytest.mark.parametrize(
@@ -117,6 +120,11 @@ UNSIGNED = spaces.Box(0, 10, (2,), np.uint32)
             {"goal": [5, 6], "time": 7, "arm": [[1, 2], [3, 4]]},
             [5, 6, 1, 2, 3, 4, 7],
         ),
+        (
+            spaces.Dict(a=PAIRS, b=TABLES),
+            {"a": [3, -3], "b": (np.array([[5], [2]]), EYE[:, :2] > 0, [[0, 1], [2, 4]])},
+            [0.75, 0.25, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0.25, 0.5, 1],
+        ),
         (PARTS, {"a": np.float32(1), "b": np.array([[2.0, 3.0]])}, [2, 3, 1]),
         (MASKS, {"b": [3, 4], "action_mask": np.array([True, False])}, [3, 4, 1, 0]),
         ({"x": PARTS, "y": TWO_SPEC}, {"x": {"a": 1, "b": EYE[:1, 1:]}, "y": 1}, [0, 0, 1, 0, 1]),
@@ -129,42 +137,6 @@ def test_observations_take_the_promised_form(space, shown, seen):
     assert spec.shape == np.shape(seen)
     image = not isinstance(space, spaces.Dict | spaces.Tuple | dict) and np.ndim(seen) == 3
     assert observation.dtype == spec.dtype == (np.uint8 if image else np.float32)
-
-
-def flattened(space, value):
-    """The definition, number by number."""
-    if isinstance(space, spaces.Dict):
-        return [x for key in space for x in flattened(space[key], value[key])]
-    if isinstance(space, spaces.Tuple):
-        return [x for pair in zip(space, value, strict=True) for x in flattened(*pair)]
-    if isinstance(space, spaces.Discrete):
-        return [float(i + int(space.start) == value) for i in range(int(space.n))]
-    if isinstance(space, spaces.MultiDiscrete):
-        each = zip(space.nvec.flat, space.start.flat, value.flat, strict=True)
-        return [float(i + start == x) for n, start, x in each for i in range(n)]
-    if isinstance(space, spaces.MultiBinary) or space.dtype.kind == "f":
-        return [float(x) for x in value.flat]
-    bounds = zip(space.low.flat, space.high.flat, value.flat, strict=True)
-    return [float(int(x) - int(low)) / (int(high) - int(low)) for low, high, x in bounds]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_flattened_observations_against_their_definition(seed):
-    parts = [
-        spaces.Discrete(4, start=-2),
-        spaces.Dict(a=spaces.MultiDiscrete([[2], [3]], start=[[4], [0]])),
-        spaces.MultiBinary([2, 2]),
-        spaces.Box(-9, 9, (2, 3)),
-    ]
-    space = spaces.Dict(
-        numbers=spaces.Box(np.array([0, -5]), np.array([3, 70]), dtype=np.int16),
-        pixels=spaces.Box(0, 9, (2, 2), np.uint8),
-        parts=spaces.Tuple(parts),
-    )
-    space.seed(seed)
-    shown = space.sample()
-    seen = played(showing(space, shown), 2)[-1].observation[1]
-    np.testing.assert_array_equal(seen, np.float32(flattened(space, shown)))
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,6 @@ Y = np.array(
     [[((5 * i * i + 13 * j + 2 * i * j + 4) % 19) / 20 for j in range(4)] for i in range(4)]
 )
 
-tables = hnp.arrays(
-    np.float64,
-    st.tuples(st.integers(1, 6), st.just(3)),
-    elements=st.integers(-8, 8).map(lambda x: x / 4),
-)
-
 
 def bootstrap(*scores, statistic=interquartile_mean, seed=0, **options):
     generator = np.random.default_rng(seed)
@@ -171,14 +165,6 @@ def test_equal_to_rliable():
         found = bootstrap(*scores, statistic=statistic, resamples=20_000)
         assert found.mean == statistic(*scores)
         np.testing.assert_allclose([found.low, found.high], limits, atol=0.01)
-
-
-@given(tables, tables)
-def test_definitions(scores, others):
-    assert optimality_gap(scores) == pytest.approx(oracles.gap(scores, 1.0), abs=1e-12)
-    found = probability_of_improvement(scores, others)
-    assert found == pytest.approx(oracles.improvement(scores, others))
-    assert found + probability_of_improvement(others, scores) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

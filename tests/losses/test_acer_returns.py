@@ -13,15 +13,6 @@ SEEDS = st.integers(0, 2**31)
 OF_THE_VALUE = jax.jit(jax.value_and_grad(losses.importance_weighted_value_loss, argnums=1))
 
 
-def test_returns_by_hand():
-    given = {"v_t": [1, 4], "r_t": [1, 2], "discount_t": [0.5, 0.5]}
-    # Behind: 2 + 0.5 * 4 = 4. Before: 1 + 0.5 * (min(1, 2) * (4 - 3) + 1) = 2.
-    by_hand(losses.q_retrace, [2, 4], q_t=[3, 9], rho_t=[2, 7], **given)
-    # Advantages: 1 + 0.5 * 2 + 0.25 * 4 - 0 = 3 and 2 + 0.5 * 4 - 1 = 3; weights 2 * 3 and 3.
-    given |= {"v_tm1": [0, 1], "log_rho_tm1": np.log([2, 3]), "continues_t": [1, 1]}
-    by_hand(losses.truncated_importance_trajectory, [[5, 3], [3, 3]], 1e-6, **given)
-
-
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS, size=st.sampled_from([1, 5]))
 def test_erratum_7_v_target_corrects_at_its_own_state(seed, size):

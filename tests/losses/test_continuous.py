@@ -1,4 +1,4 @@
-"""N-step returns, three critics' losses and the policy's, against NumPy, by hand, in limits."""
+"""The mixture's and the scalar critic's losses and the policy's: definitions, by hand, limits."""
 
 import functools
 
@@ -12,42 +12,15 @@ from compiled_losses import by_hand, f32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.basics.libraries import distrax, rlax
+from retrax.basics.libraries import distrax
 
 SEEDS = st.integers(0, 2**31)
-OF_CATEGORICAL = jax.jit(jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True))
 OF_ACTION = jax.jit(jax.grad(losses.deterministic_policy_gradient_loss))
 
 
 def mixture(seed, components):
     logits, means, scales = np.random.default_rng(seed).normal(size=(3, components))
     return logits, means, np.exp(scales)
-
-
-def test_n_step_return_by_hand():
-    # 1 + 0.5 * 2 + 0.5 * 0.5 * 4 = 3; 0.5^3 = 0.125.
-    by_hand(losses.n_step_return, (3.0, 0.125), r_t=[1, 2, 4], discount_t=[0.5, 0.5, 0.5])
-
-
-def test_n_step_return_and_bootstrap_are_rlaxs():
-    r_t, discount_t, v_t = np.random.default_rng(3).random((3, 4), np.float32)
-    return_, discount = losses.n_step_return(r_t, discount_t)
-    peer = jax.jit(functools.partial(rlax.n_step_bootstrapped_returns, n=4))(r_t, discount_t, v_t)
-    np.testing.assert_allclose(return_ + discount * v_t[-1], peer[0], rtol=1e-6)
-
-
-def test_categorical_loss_by_hand_for_three_atoms():
-    # Atoms (-1, 0, 2) with (1/2, 1/4, 1/4), return 1, discount 1/2: masses at (1/2, 1, 2).
-    # 1/2 is a quarter of the way from 0 to 2, 1 is half of it: (0, 3/8 + 1/8, 1/8 + 1/8 + 1/4).
-    atoms, probs = [-1, 0, 2], [0.5, 0.25, 0.25]
-    target, predicted = np.array([0.0, 0.5, 0.5]), np.array([0.2, 0.5, 0.3])
-    given = {"atoms": atoms, "logits_tm1": np.log(predicted) + 3, "r_t": 1, "discount_t": 0.5}
-    expected = -target @ np.log(predicted), 0.5 * np.log(0.5 / 0.3)
-    by_hand(losses.categorical_td_loss, expected, 1e-5, probs_t=probs, **given)
-    # Its gradient is prediction minus target, so the target's mean is 1 + 1/2 * 0 = 1.
-    arrays = [np.float32(x) for x in (atoms, np.log(predicted), 1.0, 0.5, probs)]
-    gradient, _ = OF_CATEGORICAL(*arrays)
-    np.testing.assert_allclose(gradient, predicted - target, atol=1e-6)
 
 
 @settings(max_examples=20, deadline=None)
@@ -87,42 +60,6 @@ def test_mixture_priority_is_an_estimate_of_the_kl_divergence():
     each = jax.jit(jax.vmap(lambda key: priority(key, 2)))(keys)
     np.testing.assert_allclose(np.mean(each), expected, rtol=0.02)
     assert (each >= 0).all()
-
-
-@pytest.mark.parametrize("min_scale", [0.1, 0.5])
-def test_mixture_priority_with_a_raised_scale_is_not_the_kl_divergence(min_scale):
-    """Integrals over a grid: samples of N(2, 0.25^2), densities of it with the raised scale."""
-    y = np.linspace(-3, 7, 100_001)
-
-    def density(mean, scale):
-        return np.exp(-0.5 * ((y - mean) / scale) ** 2) / (scale * np.sqrt(2 * np.pi))
-
-    sampled, predicted = density(2, 0.25), density(1.8, 0.3)
-    target = density(2, max(0.25, min_scale))
-    log_ratio = np.log(predicted) - np.log(target)
-    width = y[1] - y[0]
-    expected = np.sum(sampled * (np.exp(log_ratio) - 1 - log_ratio)) * width
-    divergence = -np.sum(target * log_ratio) * width
-    found = losses.mixture_of_gaussians_td_loss(
-        *f32([0.0], [1.8], [0.3], 1.0, 0.5, [0.0], [2.0], [0.5]),
-        jax.random.key(0),
-        num_samples=100_000,
-        min_scale=min_scale,
-    )
-    np.testing.assert_allclose(found.priority, expected, rtol=0.02)
-    assert np.isclose(expected, divergence, rtol=0.02) == (min_scale < 0.25)
-
-
-@pytest.mark.parametrize("scale", [0.05, 1.0, 300.0])
-def test_a_mixture_that_equals_its_target_has_priority_0(scale):
-    """Shifted and scaled as the target is; 0.05 after scaling is less than the smallest scale."""
-    logits, means = f32([0.0, 1.0], [-0.3, 0.6])
-    predicted = logits, 1.0 + 0.5 * means, jnp.full(2, max(0.5 * scale, 0.1))
-    bootstrap = logits, means, jnp.full(2, scale)
-    found = losses.mixture_of_gaussians_td_loss(
-        *predicted, *f32(1.0, 0.5), *bootstrap, jax.random.key(0), num_samples=8, min_scale=0.1
-    )
-    np.testing.assert_allclose(found.priority, 0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3])

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiled_losses import by_hand, single, window
+from compiled_losses import single, window
 
 from retrax.basics.libraries import rlax
-from retrax.losses import signed_hyperbolic_pair, transformed_n_step_double_q_return
+from retrax.losses import signed_hyperbolic_pair
 
 EPS = 1e-3
 PAIR = signed_hyperbolic_pair(EPS)
@@ -46,23 +46,6 @@ def test_without_a_transform_it_is_the_expected_return():
         losses.transformed_off_policy_return(**window, transform=losses.IDENTITY),
         losses.expected_off_policy_return(**window),
     )
-
-
-def test_n_step_double_q_by_hand():
-    """Without a transform: the selector picks action 1, worth 10; step 2 is a truncation."""
-    q_t = np.array([[9.0, 2.0], [0.0, 10.0], [5.0, 4.0]], np.float32)
-    selector = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], np.float32)
-    r_t = np.array([1.0, 2.0, 4.0], np.float32)
-    half = np.full(3, 0.5, np.float32)
-    c_t = np.array([1.0, 0.0, 1.0], np.float32)
-    result = transformed_n_step_double_q_return(q_t, selector, r_t, half, c_t, 3, losses.IDENTITY)
-    np.testing.assert_allclose(result, [1 + 0.5 * (2 + 0.5 * 10), 2 + 0.5 * 10, 4 + 0.5 * 4])
-
-
-def test_sequence_priority_by_hand():
-    """Errors -4, 1 and a masked 100: 0.9 * 4 + 0.1 * 2.5."""
-    given = {"td_error": [-4, 1, 100], "mask": [1, 1, 0]}
-    by_hand(losses.sequence_priority, 3.85, 1e-6, eta=0.9, **given)
 
 
 def test_a_return_of_no_steps_is_refused():

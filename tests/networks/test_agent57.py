@@ -3,9 +3,9 @@
 import functools
 
 import chex
+import haiku as hk
 import jax
 import numpy as np
-import oracles
 from compiled_networks import compiled, dense, random_params, random_r2d2_inputs
 from dm_env import specs
 
@@ -81,15 +81,16 @@ def test_value_network_is_the_numpy_one():
         ],
         axis=1,
     )
-    lstm = params[f"{MODULE}/~/memory/~/lstm/linear"]
-    outputs, (hidden, cell) = oracles.lstm(read, is_first, hidden, cell, lstm["w"], lstm["b"])
+    unroll = hk.transform(lambda *x: hk.dynamic_unroll(hk.ResetCore(hk.LSTM(4)), *x)).apply
+    lstm = {"lstm/linear": params[f"{MODULE}/~/memory/~/lstm/linear"]}
+    outputs, wanted = unroll(lstm, None, (read, is_first), hk.LSTMState(hidden, cell))
     value, advantage = (
         layer(f"~_head/{name}_output", relu(layer(f"~_head/{name}_hidden", outputs)))
         for name in ("value", "advantage")
     )
     expected = value + advantage - advantage.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-4)
-    chex.assert_trees_all_close(jax.tree.leaves(last), [hidden, cell], rtol=1e-4, atol=1e-4)
+    chex.assert_trees_all_close(jax.tree.leaves(last), [*wanted], rtol=1e-4, atol=1e-4)
 
 
 def test_embedding_and_classifier_by_hand():

@@ -25,12 +25,6 @@ def random_images(seed, shape):
     return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
 
 
-def test_crelu_by_hand():
-    actual = crelu(jnp.array([[1.0, -2.0, 0.0], [-3.0, 4.0, 5.0]]))
-    expected = [[1, 0, 0, 0, 2, 0], [0, 4, 5, 3, 0, 0]]
-    np.testing.assert_array_equal(actual, expected)
-
-
 def test_image_torso_is_the_slow_convolution():
     images, shapes = random_images(0, (2, 7, 8, 2)), ((2, 3, 2), (3, 2, 1))
     apply, params = transformed(lambda: ImageTorso(shapes), images)

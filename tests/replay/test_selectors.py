@@ -199,20 +199,6 @@ def test_example_of_the_paper():
     )
 
 
-@pytest.mark.parametrize("cell_length", [1, 2, 4, 16])
-def test_one_known_priority_in_each_aligned_cell_is_the_partition_of_the_paper(cell_length):
-    """Each slot has the priority that is known in its cell."""
-    capacity, rng = 32, np.random.default_rng(cell_length)
-    cells = capacity // cell_length
-    known = np.arange(cells) * cell_length + rng.integers(cell_length, size=cells)
-    priorities = rng.random(cells)
-    tree = make_tree(capacity, range(capacity), dict(zip(known, priorities, strict=True)))
-    estimates = np.repeat(priorities, cell_length)
-    np.testing.assert_allclose(
-        tree.probabilities(np.arange(capacity)), estimates / estimates.sum(), rtol=1e-12
-    )
-
-
 def test_zero_mass_is_never_drawn_beside_the_smallest_mass():
     tree = make_tree(100, range(100), {**dict.fromkeys(range(100), 0.0), 63: 5e-324})
     assert (draw(tree, np.random.default_rng(0), 1000) == 63).all()
@@ -354,14 +340,6 @@ def test_an_empty_selector_has_nothing_to_draw_or_remove(kind):
 def test_only_contextual_selection_takes_more_slots_than_sequences(num_starts, contextual):
     found = [slots_per_environment(kind, num_starts) for kind in KINDS]
     assert found == [num_starts, num_starts, contextual]
-
-
-def test_importance_weights_make_the_mean_unbiased():
-    values = np.random.default_rng(0).normal(size=8)
-    selector = make_tree(8, range(8), {1: 0.0, 2: 4.0, 5: 1.0}, fraction=0.1)
-    probabilities = selector.probabilities(np.arange(8))
-    weights = importance_weights(probabilities, 8, 1.0)
-    np.testing.assert_allclose((probabilities * weights * values).sum(), values.mean(), rtol=1e-12)
 
 
 def test_importance_weights_by_hand():
