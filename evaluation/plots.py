@@ -3,6 +3,7 @@
 Figures are made without pyplot and its global state.
 """
 
+import csv
 import io
 import json
 import math
@@ -55,9 +56,9 @@ def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
     path = Path(run) / "metrics.csv"
     if not path.is_file():
         raise ValueError(f"{run} has no metrics.csv.")
-    # A spreadsheet may have written the file, with a byte order mark, \r\n, and quoted names.
+    # utf-8-sig: a spreadsheet may have written the file, with a byte order mark (and \r\n).
     complete, _, _ = path.read_text(encoding="utf-8-sig", errors="replace").rpartition("\n")
-    header, *rows = [line.replace('"', "").split(",") for line in complete.splitlines()] or [[]]
+    header, *rows = list(csv.reader(complete.splitlines())) or [[]]
     if not rows:
         raise ValueError(f"{path} is empty: nothing has been measured yet.")
     if len(header) == 1 and ";" in header[0]:

@@ -8,6 +8,7 @@ import csv
 import functools
 import io
 import json
+import operator
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,9 +118,7 @@ def naming(path: Path) -> Iterator[None]:
 def read_json(path: Path, *names: str) -> Any:
     """The values of these names in a JSON file, of one name the value itself; see `naming`."""
     with naming(path):
-        values = json.loads(path.read_text(encoding="utf-8"))
-        found = [values[name] for name in names]
-        return found if len(names) > 1 else found[0]
+        return operator.itemgetter(*names)(json.loads(path.read_text(encoding="utf-8")))
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

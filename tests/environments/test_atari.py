@@ -45,14 +45,19 @@ def assert_same_picture(found, exact):
 
 
 @pytest.mark.parametrize(
-    ("game", "full"),
-    [("pong", False), ("breakout", True), ("seaquest", False), ("montezuma_revenge", True)],
+    ("game", "full", "steps"),
+    [
+        ("pong", False, 150),
+        ("breakout", False, 600),  # all lives: an episode is a game
+        ("seaquest", False, 150),
+        ("montezuma_revenge", True, 60),
+    ],
 )
-def test_pixels_and_rewards_are_those_of_an_emulator_read_by_hand(game, full):
+def test_pixels_and_rewards_are_those_of_an_emulator_read_by_hand(game, full, steps):
     ours, hand = Atari(game, max_noops=0, full_action_set=full), ByHand(game, full)
     assert ours.spec.actions.num_values == len(hand.actions)
     assert_same_picture(ours.reset().observation[0, :, :, 0], hand.look())
-    for action in random_actions(ours, 150, seed=1)[:, 0]:
+    for action in random_actions(ours, steps, seed=1)[:, 0]:
         timestep = ours.step(np.array([action]))
         reward, picture = hand.step(int(action))
         assert timestep.reward[0] == reward
@@ -60,22 +65,7 @@ def test_pixels_and_rewards_are_those_of_an_emulator_read_by_hand(game, full):
         if timestep.step_type[0] == LAST:
             break  # its picture may contain older frames, as its docstring says
         assert_same_picture(timestep.observation[0, :, :, 0], picture)
-    ours.close()
-
-
-def test_the_return_of_a_game_is_its_score():
-    ours, hand = Atari("qbert", max_noops=0), ByHand("qbert")
-    ours.reset()
-    score = total = 0
-    for action in random_actions(ours, 3000)[:, 0]:
-        timestep = ours.step(np.array([action]))
-        total += timestep.reward[0]
-        score += hand.step(int(action))[0]
-        if timestep.step_type[0] == LAST:
-            break
-    assert hand.ale.game_over()  # all lives: an episode is a game
-    assert timestep.discount[0] == 0
-    assert total == score > 0
+    assert hand.ale.game_over() == (game == "breakout")
     ours.close()
 
 
@@ -159,19 +149,6 @@ def test_no_op_starts_are_from_zero_to_most_frames_of_doing_nothing():
     environment.close()
     assert most in readable
     assert set(counts) == set(readable)
-
-
-def test_episodes_depend_on_the_seed_and_their_environments_number_alone():
-    """Neither on how many there are nor on threads."""
-    environments = [
-        Atari("pong", num_envs=n, seed=seed, repeat_action_probability=0.25, num_threads=n)
-        for n, seed in ((3, 1), (2, 1), (3, 2))
-    ]
-    actions = random_actions(environments[0], 60)
-    three, two, other = (history(each, actions[:, : each.num_envs]) for each in environments)
-    for name in three:
-        np.testing.assert_array_equal(three[name][:, :2], two[name])
-    assert (three["observation"] != other["observation"]).any()
 
 
 def test_switches_of_ale_py():

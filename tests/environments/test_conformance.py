@@ -25,7 +25,7 @@ KINDS = {
     "Blackjack-v1": "gymnasium",
     "normalised": "gymnasium",
     VECTOR: "gymnasium",
-    "ALE/Pong-v5,max_frames=60": "ale_py",
+    "ALE/Pong-v5,max_frames=60,repeat_action_probability=0.25": "ale_py",
     "ALE/Breakout-v5,episodic_life=True,frame_stack=2": "ale_py",
     "Hopper-v5": "mujoco",  # rewards use the position before the step
     "dm_control:finger/turn_hard,time_limit=0.5": "dm_control",  # scalars

@@ -49,13 +49,25 @@ def read_csv(directory):
 
 
 def test_a_table_by_hand(tmp_path):
+    config = {"agent": "a", "seed": 3, "preset": None}
+    nested = {"agent_config": {"sizes": [4, 5], "replay": {"rate": 0.5, "is_on": True}}}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config | nested))
     first, _ = write(tmp_path / "run", [make_row(0), make_row(2**40, 0.1, episode_return=-21)])
     counted = {"episodes": 0, "updates": 0, "learning_since": -1}
     assert first == {"loss": 0.5, "episode_return": 1.0, **counted}
     assert set(map(type, first.values())) == {float}
     rows = "steps,loss,episode_return\n0,0.5,1.0\n1099511627776,0.1,-21\n"
     assert read_csv(tmp_path / "run") == rows
-    found, _ = read_tensorboard(tmp_path / "run")
+    found, shown = read_tensorboard(tmp_path / "run")
+    assert shown == {
+        "agent": "a",
+        "seed": 3,
+        "preset": "null",
+        "agent_config.sizes": "[4, 5]",
+        "agent_config.replay.rate": 0.5,
+        "agent_config.replay.is_on": True,
+    }
     assert found["loss"] == [(0, 0.5), (2**40, float(np.float32(0.1)))]
     assert found["episode_return"] == [(0, 1.0), (2**40, -21.0)]
     assert found.keys() == {"loss", "episode_return", "episodes", "updates", "learning_since"}
@@ -204,21 +216,6 @@ table.write(Counters(steps=1), {{"loss": 2.0}}, {{}})
 assert "tensorflow" not in sys.modules
 """
     run_python("-W", "error", "-c", program)
-
-
-def test_tensorboard_has_the_config(tmp_path):
-    config = {"agent": "a", "seed": 3, "preset": None}
-    nested = {"agent_config": {"sizes": [4, 5], "replay": {"rate": 0.5, "is_on": True}}}
-    (tmp_path / "config.json").write_text(json.dumps(config | nested))
-    MetricsTable(tmp_path, [], resumed_at=None).close()
-    assert read_tensorboard(tmp_path)[1] == {
-        "agent": "a",
-        "seed": 3,
-        "preset": "null",
-        "agent_config.sizes": "[4, 5]",
-        "agent_config.replay.rate": 0.5,
-        "agent_config.replay.is_on": True,
-    }
 
 
 class Tracker:

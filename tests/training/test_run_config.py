@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import program_configs
 import pytest
 from dm_env import specs
 
@@ -33,21 +34,8 @@ KINDS = (
     (GAME, "images of shape (84, 84, 1), with 2 discrete actions"),
     (CONTROL, "arrays of shape (5,), with continuous actions of shape (1,)"),
 )
-
-
-def make_run(**changes):
-    fields = {
-        "agent": "reactor",
-        "environment": "catch",
-        "preset": "small",
-        "steps": 10,
-        "seed": 0,
-        "num_envs": 2,
-        "snapshot_every": 5,
-        "log_every": 5,
-        "agent_config": reactor.Config.small(),
-    }
-    return RunConfig(**{**fields, **changes})
+ONE_PROCESS = {"agent": "reactor", "num_actors": 0, "actor_update_period": None}
+make_run = functools.partial(program_configs.make_run, **ONE_PROCESS)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +72,7 @@ def test_config_round_trip(tmp_path, agent_config):
         ({"seed": -1}, r"seed must be .*, got -1\."),
         ({"seed": 2**32}, r"seed must be .*, got 4294967296\."),
         ({"num_envs": 3, "num_actors": 2}, "num_envs must be a multiple of num_actors 2"),
-        ({"environment": make_run}, "environment must be text, got <function"),
+        ({"environment": program_configs}, "environment must be text, got <module"),
         ({"workers": TWO, "num_actors": 1}, "num_actors must be num_workers 2"),
         ({"workers": TWO, "actor_update_period": 5}, "actor_update_period must be None with worke"),
         ({"workers": TWO, "learner_devices": 2}, "learner_devices must be 1 with workers"),
