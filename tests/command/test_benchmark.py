@@ -201,6 +201,7 @@ sys.exit(1)
     assert left > 0.4  # 40 steps are done and 40 left, after 0.5 s
 
 
+@pytest.mark.once
 def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, here, retrax, monkeypatch):
     """A real one: stopped in the first run, and continued to its end."""
     monkeypatch.chdir(here)

@@ -117,6 +117,7 @@ def walks(tmp_path_factory):
         yield found
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("batches", [False, True])
 def test_seeds_together_are_the_runs_of_each_seed(batches, walks, retrax, tmp_path, monkeypatch):
     """All in one call of `vmap`, as on accelerators, or in turn; stopped and resumed."""

@@ -106,6 +106,7 @@ def test_a_run_is_that_of_the_host_bit_for_bit(pace):
         np.testing.assert_allclose(found[name], means[name], rtol=1e-5)
 
 
+@pytest.mark.once
 def test_seeds_in_one_call_are_the_runs_of_each_seed():
     agent = make_agent("rounds")
     train = make_train(agent, PureCatch(), PACES["rounds"], num_envs=NUM_ENVS, steps=80)
