@@ -1,4 +1,4 @@
-"""Masks, means, rewards, discounts and importance ratios of sequences; states of their actors.
+"""Masks, means, rewards, ratios and N-step transitions of sequences; states of their actors.
 
 A sequence has rows 0 .. T. Step i, from 0 to T - 1, leads from its source, row i, to its
 destination, row i + 1. Arrays are `[..., T + 1]` on rows and `[..., T]` on steps, where `...`
@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..datatypes import Row
+from .. import losses
+from ..datatypes import Row, Sample
 
-MEMORY = "memory"  # the extra of actors that store it; kept where a sequence can start
+MEMORY = "memory"  # the extra of actors that store it before a row's observation; may be empty
 
 
 class ActorState(NamedTuple):
@@ -21,11 +22,6 @@ class ActorState(NamedTuple):
 
     key: jax.Array  # draws actions
     memory: Any  # recurrent state before the next observation; empty without memory
-
-
-def memory_extras(memory: Any, stored: bool) -> dict[str, Any]:
-    """The memory before a row's observation (or its shapes) as extras; none if it is not stored."""
-    return {MEMORY: memory} if stored else {}
 
 
 def valid_steps(rows: Row, mask: jax.Array) -> jax.Array:
@@ -90,3 +86,32 @@ def off_policyness(ratios: jax.Array, acted: jax.Array) -> dict[str, jax.Array]:
         "cut_traces": masked_mean((ratios < 1).astype(jnp.float32), acted),
         "effective_sample_share": share,
     }
+
+
+class NStepTransitions(NamedTuple):
+    """The first decision of each sequence and its N-step outcome."""
+
+    observation_tm1: jax.Array  # `[B, ...]`, of the first row
+    action_tm1: jax.Array  # `[B, ...]`, chosen there
+    return_: jax.Array  # `[B]`, the discounted sum of up to N rewards
+    discount: jax.Array  # `[B]`, of the bootstrap: 0 after a termination
+    observation_t: jax.Array  # `[B, ...]`, to bootstrap from: the last one that is no padding
+
+
+def n_step_transitions(sample: Sample, discount: float) -> NStepTransitions:
+    """N-step transitions of sequences `[B, N + 1, ...]` of one episode each (D4PG, section 3).
+
+    A sequence that meets the end of its episode is shorter than N: after a termination nothing is
+    bootstrapped; after a truncation the last observation of the episode is bootstrapped from. The
+    first row must not be a last row.
+    """
+    rows, mask = sample.rows, sample.mask
+    # Padding adds no reward and does not discount the bootstrap.
+    r_t = jnp.where(mask[:, 1:], rows.reward[:, 1:], 0.0)
+    discount_t = jnp.where(mask[:, 1:], discount * rows.discount[:, 1:], 1.0)
+    return_, bootstrap_discount = jax.vmap(losses.n_step_return)(r_t, discount_t)
+    last = jnp.sum(mask, axis=1) - 1
+    observation_t = jax.vmap(lambda observations, t: observations[t])(rows.observation, last)
+    return NStepTransitions(
+        rows.observation[:, 0], rows.action[:, 0], return_, bootstrap_discount, observation_t
+    )

@@ -114,13 +114,9 @@ class DeviceReplay:
         """Rows that are kept now, over all environments: int32 `[]`."""
         return jnp.minimum(state.heads, self._windows.num_rows).sum()
 
-    def num_sequences(self, state: ReplayState) -> Array:
-        """Sequences that can be drawn now: int32 `[]`."""
-        return state.present.sum(dtype=jnp.int32)
-
     def sample(self, state: ReplayState, key: Array) -> tuple[Array, Sample]:
         """Slots `[B]` and rows of one call of updates; there must be a complete sequence."""
-        config, count = self._config, self.num_sequences(state)
+        config, count = self._config, state.present.sum(dtype=jnp.int32)
         draw_key, uniform_key, mix_key = jax.random.split(key, 3)
         size, present = (config.draw_size,), state.present.astype(jnp.float32).ravel()
         slots, probabilities = choose(draw_key, present, size)

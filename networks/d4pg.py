@@ -15,14 +15,7 @@ import numpy as np
 from dm_env import specs
 
 from .base import FeedForwardNetwork, make_feed_forward_network
-from .torsos import (
-    Convolutions,
-    ImageTorso,
-    VectorTorso,
-    check_observation,
-    choose_convolutions,
-    is_image,
-)
+from .torsos import Convolutions, ImageTorso, VectorTorso, choose_convolutions, is_image
 
 # Control Suite paper: (channels, kernel, stride) of each convolution, for images.
 D4PG_CONVOLUTIONS = ((32, 3, 2), (32, 3, 1))
@@ -155,9 +148,8 @@ def make_d4pg_networks(
       convolutions: for images, see `choose_torso`.
       pixel_features: units of the layer after the convolutions.
     """
-    check_observation(observation, convolutions)
+    chosen = choose_convolutions(observation, convolutions)
     if is_image(observation):
-        chosen = choose_convolutions(observation.shape) if convolutions is None else convolutions
         torso = make_feed_forward_network(lambda: PixelTorso(chosen, pixel_features), observation)
         size = pixel_features
     else:

@@ -141,16 +141,6 @@ def crelu(x: jax.Array) -> jax.Array:
     return jax.nn.relu(jnp.concatenate([x, -x], axis=-1))
 
 
-def choose_convolutions(shape: tuple[int, ...]) -> Convolutions:
-    """Convolutions for images of any size, by their shorter side (ours).
-
-    Args:
-      shape: `[height, width, channels]`.
-    """
-    side = min(shape[:2])
-    return _CONVOLUTIONS_BY_SIDE[max(least for least in _CONVOLUTIONS_BY_SIDE if least <= side)]
-
-
 class ImageTorso(hk.Module):
     """uint8 images `[T, height, width, channels]` -> features `[T, D]`.
 
@@ -222,17 +212,19 @@ def choose_torso(
     if own is not None:
         _check_features(own, observation)
         return own
-    check_observation(observation, convolutions)
+    chosen = choose_convolutions(observation, convolutions)
     if not is_image(observation):
         return lambda: VectorTorso(vector_sizes, activation, name="torso")
-    chosen = choose_convolutions(observation.shape) if convolutions is None else convolutions
     return lambda: ImageTorso(chosen, activation, w_init, name="torso")
 
 
-def check_observation(
-    observation: specs.Array, convolutions: Convolutions | None = REACTOR_CONVOLUTIONS
-) -> None:
-    """Refuses an observation that no default torso supports with a `ValueError`."""
+def choose_convolutions(
+    observation: specs.Array, convolutions: Convolutions | None = None
+) -> Convolutions:
+    """The convolutions of a default torso: given ones, or by an image's shorter side (ours).
+
+    A `ValueError` refuses an observation that no default torso supports. Vectors have none.
+    """
     given = f"observations of shape {observation.shape} and dtype {np.dtype(observation.dtype)}"
     if not observation.shape or 0 in observation.shape:
         raise ValueError(f"No network for {given}: allowed are arrays with at least one entry.")
@@ -242,17 +234,21 @@ def check_observation(
                 f"No network for {given}: allowed are uint8 images [height, width, channels] and "
                 "float arrays."
             )
-        return
+        return ()
+    if convolutions is None:
+        side = min(observation.shape[:2])
+        return _CONVOLUTIONS_BY_SIDE[max(least for least in _CONVOLUTIONS_BY_SIDE if least <= side)]
     for side in observation.shape[:2]:
         size = side
-        for _, kernel, stride in convolutions or ():
+        for _, kernel, stride in convolutions:
             size = (size - kernel) // stride + 1
         if size < 1:
             raise ValueError(
                 f"No network for {given}: a side of {side} pixels is too small for convolutions of "
-                f"(channels, kernel, stride) {tuple(convolutions or ())}: give others as "
-                "convolutions, or None to choose by image size."
+                f"(channels, kernel, stride) {tuple(convolutions)}: give others as convolutions, "
+                "or None to choose by image size."
             )
+    return convolutions
 
 
 def legal_actions(observations: jax.Array, num_actions: int) -> jax.Array:

@@ -338,9 +338,9 @@ def random_masks(rng, observations):
 
 
 def as_sample(rows, weights=None, mask=None):
-    """A sample of rows; what is no field of `Row` is an extra."""
+    """A sample of rows; what is no field of `Row` is an extra. By default there is no memory."""
     fields = {name: rows[name] for name in Row._fields if name != "extras"}
-    extras = {name: value for name, value in rows.items() if name not in fields}
+    extras = {"memory": (), **{name: rows[name] for name in rows if name not in fields}}
     batch, length = rows["reward"].shape
     weights = np.ones(batch, np.float32) if weights is None else weights
     mask = np.ones((batch, length), bool) if mask is None else mask

@@ -617,7 +617,7 @@ def mixture_priority(values, predicted, return_, discount, bootstrap, min_scale)
     return np.mean(terms)
 
 
-# agents/n_step.py
+# agents/sequences.py: N-step transitions
 
 
 def n_step_transition(rewards, discounts, mask, gamma):

@@ -85,7 +85,7 @@ class Actor:
         ids = first_id + np.arange(len(keys), dtype=np.int32)
         self.state = begin(keys, ids, num_actors or len(keys))
         self._episode_metrics = tuple(episode_metrics)
-        self._episodes: dict[str, list[float]] = {}
+        self._episodes = MetricsAccumulator()
         self.is_stepping = False
         self._timestep: TimeStep | None = None  # the newest
         self._running = RunningReturns(environment.num_envs)
@@ -155,14 +155,15 @@ class Actor:
         priority = 1.0 if self._client is None else self._client.new_priority
         self._writer.write(rows_of(timestep, action, extras), priority)
         ended = np.asarray(timestep.step_type == StepType.LAST)
-        self._note({name: extras[name][ended] for name in self._episode_metrics})
+        metrics = {name: extras[name][ended].tolist() for name in self._episode_metrics}
+        self._episodes.add_episodes(metrics)
         return np.asarray(action)
 
     def observe(self, timestep: TimeStep) -> None:
         """The time steps `[E, ...]` that follow a decision, or that begin episodes."""
         self._timestep = timestep
         _, returns, lengths = self._running.add(timestep)
-        self._note({"return": returns, "length": lengths})
+        self._episodes.add_episodes({"return": returns.tolist(), "length": lengths.tolist()})
 
     def update(self) -> None:
         """Counts one time step, and may fetch newer parameters."""
@@ -196,17 +197,12 @@ class Actor:
 
     def take_episodes(self) -> dict[str, list[float]]:
         """`return`, `length` and episode metrics of episodes that ended since the last call."""
-        episodes, self._episodes = self._episodes, {}
-        return episodes
+        return self._episodes.take_episodes()
 
     def close(self) -> None:
         """Closes the writer and the environments."""
         self._writer.close()
         close_quietly(self._environment, has_failed=self.is_stepping)
-
-    def _note(self, ended: dict[str, np.ndarray]) -> None:
-        for name, values in ended.items():
-            self._episodes.setdefault(name, []).extend(values.tolist())
 
 
 class Tally:

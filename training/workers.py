@@ -430,7 +430,8 @@ class WorkersInTurn:
     def __init__(self, server: GradientServer, workers: Sequence[Worker]):
         """Begins before the first update; every worker's learner adds to the server's metrics."""
         self._server, self._workers = server, workers
-        self.metrics, self.learning_since = server.metrics, -1
+        self.metrics, self.metric_names = server.metrics, workers[0].learner.metric_names
+        self.learning_since = -1
         for worker in workers:
             worker.learner.metrics = server.metrics
 
@@ -448,11 +449,6 @@ class WorkersInTurn:
     def updates(self) -> int:
         """Gradients applied."""
         return self._server.updates
-
-    @property
-    def metric_names(self) -> list[str]:
-        """Those of every worker's learner."""
-        return self._workers[0].learner.metric_names
 
     def publish(self) -> None:
         """Gives every worker the newest parameters."""

@@ -23,7 +23,7 @@ from ..evaluation_average import evaluates_average
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
-from ..sequences import MEMORY, ActorState, memory_extras
+from ..sequences import MEMORY, ActorState
 from .config import Config
 from .policies import Estimates, categorical, gaussian
 
@@ -121,8 +121,6 @@ def make_agent(
         optax.clip_by_global_norm(config.max_gradient_norm),
         optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon),
     )
-    memory_shape = jax.eval_shape(net.initial_state)
-    stored = bool(jax.tree.leaves(memory_shape))  # whether actors store the recurrent state
 
     def init(key: Array) -> LearnerState:
         """The average policy is the policy."""
@@ -146,15 +144,14 @@ def make_agent(
         output, memory = read(params, state, timestep)
         key, action_key = jax.random.split(state.key)
         action, extras = policy.draw(action_key, output.policy)
-        extras |= memory_extras(state.memory, stored)
-        return Decision(action, extras, ActorState(key, memory))
+        return Decision(action, {**extras, MEMORY: state.memory}, ActorState(key, memory))
 
     def exploit(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
         """The policy's most probable action, or its mean."""
         output, memory = read(params, state, timestep)
         _, extras = policy.draw(state.key, output.policy)
-        extras |= memory_extras(state.memory, stored)
-        return Decision(policy.greedy(output.policy), extras, ActorState(state.key, memory))
+        action, extras = policy.greedy(output.policy), {**extras, MEMORY: state.memory}
+        return Decision(action, extras, ActorState(state.key, memory))
 
     def rewards(rows: Row) -> Array:
         """At the destination steps, clipped and then scaled, `[T]`."""
@@ -212,18 +209,11 @@ def make_agent(
     def log_ratio(phi: Array, row: Row) -> Array:
         return policy.log_prob(phi, row) - policy.log_prob(row.extras["mu"], row)
 
-    def constrain(gradients: Array, average: Array, phi: Array) -> Array:
-        """Projects each step's gradient onto the trust region of that step (eq. 12), `[T, D]`."""
-        kl_gradients = jax.vmap(jax.grad(policy.kl, argnums=1))(average, phi)
-        project = jax.vmap(losses.trust_region_projection, in_axes=(0, 0, None))
-        return project(gradients, kl_gradients, config.delta)
-
     def steps(
         params: Any, average_params: Any, rows: Row, mask: Array, key: Array
     ) -> dict[str, Array]:
         """Losses and metrics of the steps of one segment `[T + 1, ...]`, each `[T]`."""
-        memory = rows.extras[MEMORY] if stored else net.initial_state()
-        read = (rows.observation, rows.is_first, memory)
+        read = (rows.observation, rows.is_first, rows.extras[MEMORY])
         output, _ = net.unroll(params["network"], *read)
         rows = rows._replace(extras={name: rows.extras[name] for name in policy.extras})
         phi = jax.lax.stop_gradient(output.policy)
@@ -247,7 +237,10 @@ def make_agent(
         }
         if config.trust_region:
             average, free = net.unroll(average_params, *read)[0].policy[:-1], gradients
-            gradients = constrain(free, average, phi)
+            # Each step's gradient onto the trust region of that step (eq. 12).
+            project = jax.vmap(losses.trust_region_projection, in_axes=(0, 0, None))
+            kl_gradients = jax.vmap(jax.grad(policy.kl, argnums=1))(average, phi)
+            gradients = project(free, kl_gradients, config.delta)
             metrics["kl_to_average"] = jax.vmap(policy.kl)(average, phi)
             metrics["constrained"] = jnp.any(free != gradients, axis=-1).astype(jnp.float32)
         # The gradient of this loss is minus `gradients`, back-propagated through the network.
@@ -292,7 +285,6 @@ def make_agent(
         key, _ = jax.random.split(state.key)
         return LearnerState(params, average_params, optimizer_state, state.num_updates + 1, key)
 
-    kept = memory_extras(memory_shape, stored)
     return Agent(
         init=init,
         acting_params=lambda state: state.params["network"],  # actors do without advantages
@@ -305,7 +297,7 @@ def make_agent(
             length=config.sequence_length,
             period=config.sequence_length - 1,  # each transition in one segment
             crosses_episodes=True,
-            extras=policy.extras | kept,
-            first_row_extras=tuple(kept),
+            extras={**policy.extras, MEMORY: jax.eval_shape(net.initial_state)},
+            first_row_extras=(MEMORY,),
         ),
     )

@@ -98,13 +98,6 @@ class LearnerState(NamedTuple):
     num_updates: Array  # int32 `[]`
 
 
-class Gradients(NamedTuple):
-    """Gradients of both losses, like `params` and `auxiliary_params` of `LearnerState`."""
-
-    values: dict[str, Any]
-    auxiliary: dict[str, Any]
-
-
 @evaluates_average("values")
 @takes_wrapper
 def make_agent(
@@ -534,7 +527,8 @@ def make_agent(
         metrics = {"embedding_loss": jnp.mean(dynamics), "novelty_loss": jnp.mean(distillation)}
         return metrics["embedding_loss"] + metrics["novelty_loss"], metrics
 
-    def gradients(state: LearnerState, sample: Sample) -> tuple[Gradients, Update]:
+    def gradients(state: LearnerState, sample: Sample) -> tuple[dict[str, Any], Update]:
+        """Of both losses, by the names of the networks."""
         values, update = jax.grad(value_loss, has_aux=True)(
             state.params, state.target_params, sample, learned_rewards(state, sample)
         )
@@ -542,23 +536,23 @@ def make_agent(
         for name in heads:
             metrics |= gradient_metrics(values[name], f"{name}_")
         if not is_curious:
-            return Gradients(values, {}), update._replace(metrics=metrics)
+            return values, update._replace(metrics=metrics)
         auxiliary, others = jax.grad(auxiliary_loss, has_aux=True)(
             state.auxiliary_params, state.random_params, sample
         )
-        return Gradients(values, auxiliary), update._replace(metrics=metrics | others)
+        return values | auxiliary, update._replace(metrics=metrics | others)
 
-    def apply(state: LearnerState, grads: Gradients) -> LearnerState:
+    def apply(state: LearnerState, grads: dict[str, Any]) -> LearnerState:
         params, optimizer_states = {}, {}
         for name in heads:
             params[name], optimizer_states[name] = descend(
-                of_values, grads.values[name], state.optimizer_states[name], state.params[name]
+                of_values, grads[name], state.optimizer_states[name], state.params[name]
             )
         auxiliary_params, auxiliary_states = dict(state.auxiliary_params), {}
         for group in state.auxiliary_states:
             changed, auxiliary_states[group] = descend(
                 of_auxiliary[group],
-                _part(grads.auxiliary, group),
+                _part(grads, group),
                 state.auxiliary_states[group],
                 _part(auxiliary_params, group),
             )
@@ -619,14 +613,13 @@ def _make_networks(
     def scaled(size: int) -> int:
         return max(1, round(config.network_scale * size))
 
-    observation, convolutions = environment_spec.observations, config.convolutions
-    if convolutions is None and len(observation.shape) == 3:
-        convolutions = choose_convolutions(observation.shape)
+    observation = environment_spec.observations
+    convolutions = choose_convolutions(observation, config.convolutions)
     return make_agent57_networks(
         observation,
         num_actions=num_actions,
         num_arms=config.num_arms,
-        convolutions=tuple((scaled(n), k, stride) for n, k, stride in convolutions or ()),
+        convolutions=tuple((scaled(n), k, stride) for n, k, stride in convolutions),
         vector_sizes=tuple(map(scaled, config.vector_sizes)),
         torso_size=scaled(config.torso_size),
         lstm_size=scaled(config.lstm_size),

@@ -18,10 +18,10 @@ from ...networks import CriticHead, categorical_head, mixture_of_gaussians_head,
 from ...networks.d4pg import D4PGNetworks, make_d4pg_networks, middle_and_half
 from ..base import Agent, Decision, Update, takes_wrapper
 from ..frame_stack import sees_frame_stacks
-from ..n_step import NStepTransitions, n_step_transitions
 from ..normalization import normalizes_observations
 from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
+from ..sequences import NStepTransitions, n_step_transitions
 from .config import Config
 
 

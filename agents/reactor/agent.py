@@ -22,7 +22,7 @@ from ..exploration import draw_action
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
-from ..sequences import MEMORY, ActorState, memory_extras
+from ..sequences import MEMORY, ActorState
 from .config import Config
 
 
@@ -92,7 +92,7 @@ def make_agent(
 
     def extras(policy: Any, memory: Any) -> dict[str, Any]:
         """Of a row: mu(.|x_t), and the recurrent state before t if it is stored."""
-        return {"mu": policy, **memory_extras(memory, stored)}
+        return {"mu": policy, MEMORY: memory} if stored else {"mu": policy}
 
     def read(params: Any, state: ActorState, timestep: TimeStep) -> tuple[Any, Any]:
         is_first = timestep.step_type == StepType.FIRST

@@ -10,8 +10,8 @@ from retrax import losses
 from retrax.agents import Agent, Decision, Update
 from retrax.agents.base import count_actions
 from retrax.agents.exploration import epsilon_greedy
-from retrax.agents.n_step import NStepTransitions, n_step_transitions
 from retrax.agents.optimization import descend
+from retrax.agents.sequences import NStepTransitions, n_step_transitions
 from retrax.datatypes import EnvironmentSpec, Sample, SequenceSpec, TimeStep
 from retrax.networks import FeedForwardNetwork as Network
 

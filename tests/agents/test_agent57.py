@@ -28,7 +28,6 @@ from linear_agents import agent57_config as tiny
 
 from retrax.agents import agent57, base
 from retrax.agents.agent57 import families, make_agent
-from retrax.agents.agent57.agent import Gradients
 from retrax.datatypes import DEFAULT_LIMIT
 
 N, T = TINY["agent57"]["num_arms"], TINY["agent57"]["trace_length"]
@@ -309,7 +308,7 @@ def test_auxiliary_losses_are_those_of_the_last_transitions():
     learner, (sample, rows) = agent.init(jax.random.key(0)), sample_of(agent, 3, (9, 3, 1, 0))
     gradients, update = agent.gradients(learner, sample)
     params = learner.auxiliary_params
-    assert all(np.abs(flat(gradients.auxiliary[name])).max() > 1e-4 for name in params)
+    assert all(np.abs(flat(gradients[name])).max() > 1e-4 for name in params)
     embed, classify, novel = (
         jax.jit(each.apply) for each in (networks.embedding, networks.classifier, networks.novelty)
     )
@@ -338,13 +337,11 @@ OPTIMIZER = {
 }
 
 
-def parts(values, auxiliary):
+def parts(networks):
     """What each optimiser trains, as vectors."""
-    return {
-        **{name: flat(part) for name, part in values.items()},
-        "embedding": flat([auxiliary["embedding"], auxiliary["classifier"]]),
-        "predictor": flat(auxiliary["predictor"]),
-    }
+    networks = dict(networks)
+    both = networks.pop("embedding"), networks.pop("classifier")
+    return {name: flat(part) for name, part in {**networks, "embedding": both}.items()}
 
 
 def test_optimisers_are_adam_with_the_configs_numbers():
@@ -356,17 +353,17 @@ def test_optimisers_are_adam_with_the_configs_numbers():
     gradients = [
         jax.tree.map(
             lambda x: scale * rng.normal(size=x.shape).astype(np.float32),  # noqa: B023
-            Gradients(start.params, start.auxiliary_params),
+            start.params | start.auxiliary_params,
         )
         for scale in (3.0, 0.02)
     ]
     for step in gradients:
         learner = agent.apply(learner, step)
     chex.assert_trees_all_equal(learner.random_params, start.random_params)
-    found = parts(learner.params, learner.auxiliary_params)
+    found = parts(learner.params | learner.auxiliary_params)
     decays = config.adam_b1, config.adam_b2, config.adam_epsilon
-    for name, before in parts(start.params, start.auxiliary_params).items():
-        steps = [parts(*step)[name] for step in gradients]
+    for name, before in parts(start.params | start.auxiliary_params).items():
+        steps = [parts(step)[name] for step in gradients]
         assert np.linalg.norm(steps[0]) > 2.0 > np.linalg.norm(steps[1])
         rate, decay = 0.03 if "trinsic" in name else 0.007, 0.2 * (name == "embedding")
         expected = oracles.adam(before, steps, rate, *decays, clip=2.0, decay=decay)

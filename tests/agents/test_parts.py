@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from linear_agents import as_sample, episode_rows
 
 from retrax.agents import base, exploration, sequences
-from retrax.agents.n_step import n_step_transitions
 from retrax.agents.optimization import gradient_metrics
 from retrax.datatypes import Row, Sample
 
@@ -160,7 +159,7 @@ def test_no_gradient_flows_through_metrics_of_ratios():
 
 # N-step transitions
 
-transitions = jax.jit(n_step_transitions, static_argnums=1)
+transitions = jax.jit(sequences.n_step_transitions, static_argnums=1)
 
 
 def random_sample(seed, batch=5, length=4):
