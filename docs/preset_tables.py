@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 BEGIN = "<!-- preset table: written by docs/preset_tables.py -->"
 END = "<!-- end of preset table -->"
 AGENTS = ("acer", "agent57", "d4pg", "reactor")
-SMALL = ("small", "small_continuous", "small_long", "small_short")
+SMALL = ("small", "small_continuous", "small_long", "small_minatar", "small_short")
 
 
 def field_docstrings(config: type) -> dict[str, str]:

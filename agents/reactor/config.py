@@ -170,19 +170,44 @@ class Config:
             orthogonal_gain=1.41,  # about sqrt(2): features keep their size
         )
 
+    @classmethod
+    def small_minatar(cls) -> "Config":
+        """For a million frames of MinAtar's games (docs/results/minatar). All values are ours."""
+        return cls.small(
+            policy_gradient_cap=10.0,
+            discount=0.94,  # an action soon pays
+            vmin=-0.5,
+            vmax=1.0,
+            policy_epsilon=0.02,
+            entropy_cost=0.003,
+            entropy_half_life=5_000.0,
+            learning_rate=5e-4,
+            adam_b1=0.9,
+            replay=dataclasses.replace(
+                cls.small().replay, selector="proportional", acting_steps_per_update=16.0
+            ),
+            shared_size=128,
+            memory_size=64,
+            head_size=64,
+            recurrent=False,  # one observation tells the state
+        )
+
 
 PRESETS: dict[str, Callable[[], Config]] = {
     "paper": Config,
     "atari_laptop": Config.atari_laptop,
     "paper_workers": Config.paper_workers,
     "small": Config.small,
+    "small_minatar": Config.small_minatar,
     # `small` becomes deterministic on catch too early with some seeds (docs/results/reactor).
     "small_short": lambda: Config.small(policy_epsilon=0.1, entropy_cost=0.01),
 }
 
 
 def default_preset(environment: str, spec: EnvironmentSpec) -> str:
-    """`atari_laptop` for large images; else `small`, or `small_short` for catch and memory."""
+    """`atari_laptop` for large images; else `small`, or its variant for MinAtar, catch, memory."""
+    if "minatar" in environment.lower():
+        return "small_minatar"
     if environment in ("catch", "memory"):
         return "small_short"
     return "atari_laptop" if is_large_image(spec) else "small"

@@ -184,7 +184,7 @@ def test_published_runs_can_be_read(tmp_path):
     [
         ("reactor", "catch", CHOICE, "small_short", 20_000),
         ("reactor", "CartPole-v1", CHOICE, "small", 60_000),
-        ("reactor", "Acrobot-v1", CHOICE, "small", OTHER_STEPS),
+        ("reactor", "MinAtar/Asterix-v1", CHOICE, "small_minatar", OTHER_STEPS),
         ("reactor", "ALE/Pong-v5", GAME, "atari_laptop", 2_500_000),
         ("acer", "catch", CHOICE, "small", 40_000),
         ("acer", "CartPole-v1", CHOICE, "small", 60_000),
