@@ -50,8 +50,7 @@ def export(
       platforms: where the functions can run: at least one of cpu, cuda, rocm, tpu.
 
     Raises:
-      ValueError: the output is not empty, a platform is unknown or lacks what the agent needs, or
-        `load_agent` refuses the run.
+      ValueError: the output is not empty, or `load_agent` or a platform refuses the run's agent.
     """
     run, output = Path(run).absolute(), Path(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):

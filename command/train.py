@@ -119,9 +119,10 @@ def parse_run(
     config = entry.config_of(preset)
     default = dataclasses.replace(start, environment=tyro.MISSING, agent_config=config)
     kind: Any = tyro.conf.FlagConversionOff[type(config)]  # type: ignore[misc]
-    default = with_types(default, {"agent_config": Annotated[kind, tyro.conf.arg(name="agent")]})
-    presets = f"Presets: {', '.join(entry.presets)}. Defaults of the agent: {preset}{preset_of}."
-    about = f"{form.__doc__}\n\n{presets}"
+    listed = tyro.conf.arg(help=f"{', '.join(entry.presets)}; by default the environment's.")
+    types = {"agent_config": Annotated[kind, tyro.conf.arg(name="agent")]}
+    default = with_types(default, {**types, "preset": Annotated[str | None, listed]})
+    about = f"{form.__doc__}\n\nDefaults of the agent: preset {preset}{preset_of}."
     given = parse(default, words, prog=f"{prog} {agent}", description=about)
     assert spec is not None, "an environment is required"
     run = given.run(preset=preset)

@@ -118,6 +118,7 @@ def test_ratios_beyond_single_precision_leave_everything_finite(changes, log_rat
     distance = np.sqrt(2 * 0.3**2 * abs(log_ratio) / SIZE)
     near, far = np.zeros_like(rows["mu"]), np.full_like(rows["mu"], 2 * distance)
     rows["mu"], rows["drawn"] = (far, near) if log_ratio > 0 else (far, far)
+    rows["memory"] = agent.sequence.extras["memory"]  # which is empty
     for _ in range(2):
         learner, update = agents.update(agent)(learner, as_sample(rows))
         assert np.isfinite(update.priorities).all()

@@ -33,7 +33,7 @@ NAMES = sorted(PACKAGES)
 # What each norm of gradients is of.
 PARTS = {
     "acer": lambda gradients: {"": gradients},
-    "agent57": lambda gradients: {f"{name}_": part for name, part in gradients.values.items()},
+    "agent57": lambda gradients: {f"{x}_": gradients[x] for x in ("extrinsic", "intrinsic")},
     "d4pg": lambda gradients: {
         "critic_": (gradients.torso, gradients.critic),
         "policy_": gradients.policy,
