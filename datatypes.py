@@ -11,7 +11,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from .basics.validation import Range, check_field, check_fields
+from .basics.validation import Range, check_fields
 
 # A time step in arrival form: `reward` and `discount` arrived with `observation`. All four fields
 # are arrays: `step_type` int32 (`dm_env.StepType`), `reward` and `discount` float32. On a first
@@ -213,7 +213,8 @@ class ReplayConfig:
     """Whether the capacity counts the rows of each environment, instead of all together."""
 
     min_rows: Annotated[int, Range(1)] = 1_000
-    """Rows stored before learning starts, over all environments; at most the capacity."""
+    """Rows stored before replayed sequences are learned from, over all environments; at most the
+    capacity."""
 
     batch_size: Annotated[int, Range(1)] = 4
     """Sequences in one update."""
@@ -250,8 +251,11 @@ class ReplayConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not self.capacity_per_environment:
-            check_field(self, "min_rows", Range(1, self.capacity))
+        if not self.capacity_per_environment and self.min_rows > self.capacity:
+            raise ValueError(
+                f"ReplayConfig.min_rows must be at most the capacity, {self.capacity}, got "
+                f"{self.min_rows}."
+            )
         if self.on_policy and self.pace != "rounds":
             raise ValueError(
                 f"ReplayConfig.pace must be rounds if on_policy is True, got {self.pace!r}."

@@ -51,6 +51,8 @@ def check_agent_shapes(
     check_precision()
     if not isinstance(agent, Agent):
         raise ValueError(f"make_agent must return an Agent; its type is {type(agent).__name__}.")
+    if not isinstance(agent.sequence, SequenceSpec):
+        raise ValueError(f"Agent.sequence must be a SequenceSpec, got {agent.sequence!r:.60}.")
     key = jax.eval_shape(lambda: jax.random.key(0))
     learner = _trace("init", agent.init, key)
     params = _trace("acting_params", agent.acting_params, learner)
@@ -79,13 +81,8 @@ def check_precision() -> None:
 
 def timestep_shape(environment_spec: EnvironmentSpec) -> TimeStep:
     """Shapes and dtypes of a time step of one environment."""
-    seen = environment_spec.observations
-    return TimeStep(
-        step_type=jax.ShapeDtypeStruct((), np.int32),
-        reward=_NUMBER,
-        discount=_NUMBER,
-        observation=jax.ShapeDtypeStruct(seen.shape, seen.dtype),
-    )
+    kind, seen = jax.ShapeDtypeStruct((), np.int32), environment_spec.observations
+    return TimeStep(kind, _NUMBER, _NUMBER, jax.ShapeDtypeStruct(seen.shape, seen.dtype))
 
 
 def _trace(name: str, function: Callable[..., Any], *arguments: Any) -> Any:

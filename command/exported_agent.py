@@ -86,12 +86,13 @@ class ExportedAgent:
 
 
 def fitting(name: str, value: Any, wanted: Any) -> np.ndarray:
-    """An array of the wanted shape and type; a ValueError says what was given instead."""
+    """A finite array of the wanted shape and type; a ValueError says what was given instead."""
     found = np.asarray(value)
-    if found.shape != wanted.shape or not np.can_cast(found.dtype, wanted.dtype, "same_kind"):
+    fits = found.shape == wanted.shape and np.can_cast(found.dtype, wanted.dtype, "same_kind")
+    if not fits or not np.isfinite(found).all():
         raise ValueError(
-            f"{name} must be {wanted.dtype} of shape {wanted.shape}, got {found.dtype} of shape "
-            f"{found.shape}."
+            f"{name} must be finite, {wanted.dtype} of shape {wanted.shape}, got {found.dtype} of "
+            f"shape {found.shape}{' that is not finite' * fits}."
         )
     return found.astype(wanted.dtype)
 

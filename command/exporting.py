@@ -59,7 +59,7 @@ def export(
     if unknown or not platforms:
         allowed, given = ", ".join(get_args(Platform)), ", ".join(unknown) or "none"
         raise ValueError(f"platforms must be some of {allowed}, got {given}.")
-    place = output.absolute()  # the environment may change the working directory
+    place = output.resolve()  # links, too; the environment may change the working directory
     trained = load_agent(run, snapshot)
     (functions, names), before = _flat_functions(trained), getattr(jax.config, _PATHS)
     jax.config.update(_PATHS, ".*")  # no paths of this machine's source files are in the files

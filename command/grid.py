@@ -189,9 +189,7 @@ def _end(cell: Cell, states: dict[str, str], status: int, logs: Path) -> str:
     if states[cell.name] == "evaluating":
         log.with_suffix(".out").replace(cell.directory / EVALUATION)
         return "complete"
-    if cell.episodes:
-        return "waiting"
-    return "stopped" if cell.score is None else "complete"
+    return "waiting" if cell.episodes else "stopped" if cell.score is None else "complete"
 
 
 @contextlib.contextmanager

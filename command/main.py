@@ -77,8 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(found, Path):
             print(found)
         return found if isinstance(found, int) else 0
-    except SystemExit as stop:  # tyro has printed help or a message
-        return int(stop.code or 0)
+    except SystemExit as stop:  # tyro has printed help or a message, or rich found a closed pipe
+        return 141 if isinstance(stop.__context__, BrokenPipeError) else int(stop.code or 0)
     except BrokenPipeError:  # the reader has ended: `retrax train reactor --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # what shells give for SIGPIPE
@@ -96,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _repeat(lost: Any) -> None:
     """Repeats a Ctrl-C that arrives in a callback of the garbage collector, as JAX has one."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(0.1, _thread.interrupt_main).start()  # here it would be lost, too
+        with contextlib.suppress(RuntimeError):  # at the very end no thread can be started
+            threading.Timer(0.1, _thread.interrupt_main).start()  # here it would be lost, too
     else:
         sys.__unraisablehook__(lost)
 

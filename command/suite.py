@@ -4,7 +4,7 @@ import contextlib
 import csv
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import dm_env
 import numpy as np
@@ -96,37 +96,35 @@ def record_states(
     switches["max_frames"] = FRAME_SKIP * steps
     seed = derive_seed(config.seed, Purpose.RECORDING, seed)
     with contextlib.closing(EmulatedAtari(game, seed=seed, **switches)) as environment:
-        recorder = StateRecorder(environment.emulator_state, np.random.default_rng(seed))
+        found, watch = recorded_states(environment.emulator_state, np.random.default_rng(seed))
         trained = load_for(config, run, environment)
         with writing(output):  # else it is refused before the episodes are played
             output.parent.mkdir(parents=True, exist_ok=True)
             output.open("ab").close()
-        evaluation = Evaluation(
-            config, trained.agent, environment, seed=seed, episodes=states, before_step=recorder
-        )
+        options: dict[str, Any] = {"seed": seed, "episodes": states, "before_step": watch}
+        evaluation = Evaluation(config, trained.agent, environment, **options)
         evaluation.run(trained.params, trained.actors, trained.steps)
-    save_states(output, game, recorder.states)
+    save_states(output, game, found)
     print(f"{states} states of {game} in {output}")
 
 
-class StateRecorder:
-    """Records one state of each episode in one environment; `before_step` of `run_episodes`.
+def recorded_states(state: Callable[[], bytes], generator: np.random.Generator) -> Any:
+    """One state of each episode in one environment, a list, and the `before_step` that adds to it.
 
     All time steps but the last one are equally likely (reservoir sampling: the k-th state replaces
-    the recorded one with probability 1 / k). `states` are in the order of the episodes.
+    the recorded one with probability 1 / k). The states are in the order of the episodes.
     """
+    states, moments = list[bytes](), 0
 
-    def __init__(self, state: Callable[[], bytes], generator: np.random.Generator) -> None:
-        self._state, self._generator, self._moments = state, generator, 0
-        self.states: list[bytes] = []
-
-    def __call__(self, timestep: TimeStep) -> None:
-        """Watches a time step `[1, ...]`."""
+    def watch(timestep: TimeStep) -> None:
+        nonlocal moments
         kind = timestep.step_type[0]
         if kind == dm_env.StepType.FIRST:
-            self._moments = 0
-            self.states.append(b"")
+            moments = 0
+            states.append(b"")
         if kind != dm_env.StepType.LAST:
-            self._moments += 1
-            if self._generator.integers(self._moments) == 0:
-                self.states[-1] = self._state()
+            moments += 1
+            if generator.integers(moments) == 0:
+                states[-1] = state()
+
+    return states, watch

@@ -99,7 +99,10 @@ def parse_run(
     early, _ = parse_known(start, words, prog=prog)
     if early.resume is not None:
         directory = early.resume.absolute()
-        given = _parse_resumed(form.resumed(directory), words, prog)
+        default = form.resumed(directory)
+        if agent not in ("", default.agent):
+            raise ValueError(f"{directory} is a run of {default.agent}, got {agent}.")
+        given = _parse_resumed(default, words, prog)
         for run in seed_runs(directory) or [directory]:
             if (given.steps or 0) < (read_config(run).steps or 0):
                 open_snapshots(run, given.steps)  # refuses fewer steps than it has taken
@@ -120,8 +123,8 @@ def parse_run(
     default = dataclasses.replace(start, environment=tyro.MISSING, agent_config=config)
     kind: Any = tyro.conf.FlagConversionOff[type(config)]  # type: ignore[misc]
     listed = tyro.conf.arg(help=f"{', '.join(entry.presets)}; by default the environment's.")
-    types = {"agent_config": Annotated[kind, tyro.conf.arg(name="agent")]}
-    default = with_types(default, {**types, "preset": Annotated[str | None, listed]})
+    named: Any = Annotated[kind, tyro.conf.arg(name="agent")]
+    default = with_types(default, {"agent_config": named, "preset": Annotated[str | None, listed]})
     about = f"{form.__doc__}\n\nDefaults of the agent: preset {preset}{preset_of}."
     given = parse(default, words, prog=f"{prog} {agent}", description=about)
     assert spec is not None, "an environment is required"
@@ -209,12 +212,11 @@ def train_command(arguments: Sequence[str]) -> int:
 def _train(runs: Mapping[Path, RunConfig], directory: Path, **options: Any) -> int:
     """`train_together`, and what to do next; `directory` holds the run, or all of them."""
     try:
-        summaries, is_signalled = train_together(runs, **options)
+        summaries, _ = train_together(runs, **options)
     except RunFailedError as failure:
         tell(f"retrax: {failure}")
         return 1 if directory in runs else _finish(directory, has_failed=True)
-    is_stopped = is_signalled or any(summary.interrupted for summary in summaries)
-    return _finish(directory, is_stopped=is_stopped)
+    return _finish(directory, is_stopped=any(summary.interrupted for summary in summaries))
 
 
 def _finish(directory: Path, *, is_stopped: bool = False, has_failed: bool = False) -> int:

@@ -82,11 +82,11 @@ def load_for(
         actors = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
 
     def see(observation: Any) -> np.ndarray:
-        if library is None:
-            return fitting("observation", observation, spec.observations)
-        found = np.empty(spec.observations.shape, spec.observations.dtype)
-        library.see.read(observation, found)
-        return found
+        found = observation
+        if library is not None:
+            found = np.empty(spec.observations.shape, spec.observations.dtype)
+            library.see.read(observation, found)
+        return fitting("observation", found, spec.observations)
 
     def take(action: np.ndarray) -> Any:
         return action[()] if library is None else library.act(action[None])[0]

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..basics.libraries import rlax
-from .off_policy import retrace_coefficients
 from .policy_gradient import tislr_loss
 from .ranks import assert_rank
 
@@ -53,9 +52,7 @@ def q_retrace(
     Returns:
       Returns of the source steps, `[T]`.
     """
-    rho_t = jnp.asarray(rho_t)
-    c_t = retrace_coefficients(rho_t**exponent, jnp.ones_like(rho_t), lambda_=1.0)
-    return _returns(q_t, v_t, r_t, discount_t, c_t)
+    return _returns(q_t, v_t, r_t, discount_t, jnp.minimum(1.0, jnp.asarray(rho_t) ** exponent))
 
 
 def q_opc(q_t: Array, v_t: Array, r_t: Array, discount_t: Array, continues_t: Array) -> Array:
@@ -183,6 +180,7 @@ def stochastic_dueling(v: Array, advantage_a: Array, advantages_sampled: Array) 
       Q(x, a), `[]`.
     """
     assert_rank([0, 0, 1], v=v, advantage_a=advantage_a, advantages_sampled=advantages_sampled)
+    chex.assert_axis_dimension_gt(advantages_sampled, 0, 0)
     return v + advantage_a - jnp.mean(advantages_sampled)
 
 
@@ -227,7 +225,7 @@ def truncated_importance_trajectory(
         log_weight = log_rho + jnp.where(continues > 0, later, 0.0)
         return log_weight, log_weight
 
-    start = jnp.zeros((), log_rho_tm1.dtype)
+    start, log_rho_tm1 = jnp.zeros(()), jnp.asarray(log_rho_tm1, float)
     _, log_weights = jax.lax.scan(add, start, (log_rho_tm1, continues_t), reverse=True)
     weights = jnp.exp(jnp.minimum(jnp.log(cap), log_weights))
     return _stop(weights), _stop(returns - v_tm1)

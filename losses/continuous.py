@@ -141,6 +141,7 @@ def mixture_of_gaussians_td_loss(
     chex.assert_equal_shape([logits_t, means_t, scales_t])
     bootstrap = _mixture(logits_t, means_t, scales_t)
     samples = bootstrap.sample(seed=key, sample_shape=(num_samples,))
+    chex.assert_axis_dimension_gt(samples, 0, 0)
     values = _stop(r_t + discount_t * samples)
     log_probs = _mixture(logits_tm1, means_tm1, scales_tm1).log_prob(values)
     scales = jnp.maximum(discount_t * scales_t, min_scale)

@@ -89,7 +89,7 @@ def categorical_projection(atoms: Array, values: Array, probs: Array) -> Array:
     """
     assert_rank(1, atoms=atoms, values=values, probs=probs)
     chex.assert_equal_shape([values, probs])
-    nothing = jnp.zeros((1, atoms.shape[0]), jnp.result_type(probs))
+    nothing = jnp.zeros((1, atoms.shape[0]), jnp.result_type(float, probs))
     return add_projected(nothing, np.zeros(1, int), atoms, values[None], probs[None])[0]
 
 

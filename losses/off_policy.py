@@ -93,6 +93,8 @@ def expected_off_policy_return(
       Returns of the source steps, `[T]`.
     """
     assert_rank(1, r_t=r_t)
+    chex.assert_equal_shape([a_t, r_t, discount_t, c_t])
+    chex.assert_equal_shape([q_t, pi_t])
     chex.assert_axis_dimension_gt(r_t, 0, 0)
     return rlax.general_off_policy_returns_from_action_values(
         q_t, a_t, r_t, discount_t, c_t, pi_t, stop_target_gradients=True

@@ -142,10 +142,10 @@ def transformed_n_step_double_q_return(
     assert_rank(1, r_t=r_t, discount_t=discount_t, c_t=c_t)
     chex.assert_axis_dimension_gt(r_t, 0, 0)
     chex.assert_equal_shape([q_t, q_selector_t])
+    chex.assert_equal_shape([r_t, discount_t, c_t])
     chosen_t = jnp.argmax(q_selector_t, axis=-1, keepdims=True)
     v_t = transform.invert(jnp.take_along_axis(jnp.asarray(q_t), chosen_t, axis=-1)[:, 0])
-    n = min(n, r_t.shape[0])
-    returns = rlax.n_step_bootstrapped_returns(r_t, discount_t, v_t, n, lambda_t=c_t)
+    returns = rlax.n_step_bootstrapped_returns(r_t, discount_t, v_t, min(n, len(r_t)), lambda_t=c_t)
     return jax.lax.stop_gradient(transform.apply(returns))
 
 
@@ -164,5 +164,4 @@ def sequence_priority(td_error: Array, mask: Array, eta: float) -> Array:
     chex.assert_axis_dimension_gt(td_error, 0, 0)
     chex.assert_equal_shape([td_error, mask])
     sizes = jnp.where(mask, jnp.abs(td_error), 0.0)
-    mean = jnp.sum(sizes) / jnp.maximum(jnp.sum(mask), 1)
-    return eta * jnp.max(sizes) + (1.0 - eta) * mean
+    return eta * jnp.max(sizes) + (1.0 - eta) * (jnp.sum(sizes) / jnp.maximum(jnp.sum(mask), 1))

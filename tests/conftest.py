@@ -59,7 +59,7 @@ def pytest_runtest_teardown():
         _kept = process.memory_info().rss
 
 
-# Files of tests that are marked `once`: numbers of agents and their networks, runs on devices.
+# Files of tests that are marked `once`, beside `device/`: numbers of agents, runs on devices.
 _ONCE = {
     *("test_acer", "test_actor_critics", "test_agent57", "test_agent57_acting", "test_d4pg"),
     *("test_reactor", "test_reward_scale", "test_normalization", "test_evaluation_average"),
@@ -69,7 +69,7 @@ _ONCE = {
 
 def pytest_itemcollected(item):
     """Marks the tests of these files."""
-    if item.path.stem in _ONCE:
+    if item.path.stem in _ONCE or item.path.parent.name == "device":
         item.add_marker("once")
 
 

@@ -226,7 +226,8 @@ def describe(
 ) -> list[str]:
     """The first lines of a run's log."""
     rows, nbytes = sum(x.capacity for x in replays), sum(x.nbytes for x in replays)
-    learns = f"learning starts at {config.replay.min_rows} rows"
+    what = "replayed updates start" if config.replay.on_policy else "learning starts"
+    learns = f"{what} at {config.replay.min_rows} rows"
     if from_data:
         learns = "each step is an update"
     return [

@@ -421,10 +421,7 @@ class BestParameters:
 
 
 def check_states(directory: Path) -> None:
-    """Refuses damaged files of actors' states and the best parameters."""
+    """Refuses damaged and foreign files of actors' states and the best parameters."""
     for path in [*actor_files(directory), directory / BEST]:
-        if path.is_file():
-            try:
-                check_sealed(path)
-            except ValueError as error:
-                raise ValueError(f"{error}: remove the file to start with a new state.") from None
+        if path.exists():
+            read_kept("The state", path, {}, run_id(directory))

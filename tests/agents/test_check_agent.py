@@ -331,6 +331,7 @@ def test_continuous_actions_must_be_within_their_bounds():
 def test_arguments_of_the_check():
     refused(check_agent, GOOD, "num_envs must be at least 2, got 1", num_envs=1)
     refused(check_agent, "reactor", "make_agent must return an Agent; its type is str")
+    refused(check_agent, GOOD._replace(sequence=None), "Agent.sequence must be a SequenceSpec, got")
 
 
 def test_extras_that_the_entry_names():

@@ -188,7 +188,7 @@ REFUSED = {
     "an integer >= 1": "d4pg.n_step 0, reactor.shared_size None, replay.updates_per_call 0",
     "an integer >= 1 and <= 160": "agent57.replay_period 161",
     "an integer >= 1 and <= 30000": "agent57.num_neighbours 30001",
-    "an integer >= 1 and <= 1000000": "replay.min_rows 1000001",
+    "at most the capacity, 1000000": "replay.min_rows 1000001",
     "an integer >= 2": "acer.sequence_length 1, d4pg.num_atoms 1, reactor.num_atoms 2.5",
     "an integer >= 32": "agent57.bandit_window 31",
     "a tuple of integers >= 1": "agent57.vector_sizes (0,), reactor.vector_sizes (0,)",

@@ -5,13 +5,13 @@ import gc
 import json
 import os
 import shutil
-import subprocess
 import sys
 import threading
 
 import numpy as np
 import pytest
 from fresh_python import start_retrax
+from gymnasium.error import DependencyNotInstalled
 
 from retrax import __version__
 from retrax.agents import acer, reactor
@@ -39,7 +39,7 @@ def parsed(monkeypatch, tmp_path):
         ((directory, config),) = runs.items()
         asked.append((config.resolve(environment.spec), directory))
         environment.close()
-        return [Summary(directory, 1, 0, 0.0, False)], False
+        return [Summary(directory, 1, 0, 0.0, False)], True  # a signal came after its last step
 
     monkeypatch.setattr(train_module, "train_together", train_together)
     monkeypatch.chdir(tmp_path)
@@ -64,10 +64,9 @@ def test_usage(retrax, arguments):
 
 
 @pytest.mark.parametrize("command", ["train", "launch"])
-def test_help_without_an_agent_tells_both_forms(capsys, command):
-    assert main([command, "--help"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
+def test_help_without_an_agent_tells_both_forms(retrax, command):
+    status, out, err = retrax(command, "--help")
+    assert (status, err) == (0, "")
     assert f"retrax {command} AGENT --environment ID" in out
     assert f"retrax {command} --resume RUN" in out
     assert "acer, agent57, d4pg, reactor, or your own module:NAME" in out
@@ -111,8 +110,9 @@ UNIFORM = dataclasses.replace(SMALL().replay, selector="uniform")
         ("Acrobot-v1 --steps 1e5 --agent.replay.selector uniform", 100_000, SMALL(replay=UNIFORM)),
     ],
 )
-def test_defaults_preset_and_options_give_the_fields(parsed, tmp_path, words, steps, config):
+def test_defaults_and_options_give_the_fields(parsed, tmp_path, capsys, words, steps, config):
     found, directory = parsed("train", "reactor", "--environment", *words.split())
+    assert "Stopped by you" not in capsys.readouterr().err
     assert (found.steps, found.seed, found.agent_config) == (steps, 0, config)
     assert (directory.parent, os.listdir(tmp_path)) == (tmp_path / "runs", [])
 
@@ -187,31 +187,22 @@ def test_wrong_input_is_one_sentence_and_writes_nothing(
     assert os.listdir(tmp_path) == []
 
 
-def test_an_environment_that_lacks_a_library(refused, monkeypatch):
-    from gymnasium.error import DependencyNotInstalled
-
-    def make(*arguments, **options):
-        raise DependencyNotInstalled("Box2D is not installed")
-
-    monkeypatch.setattr(RunConfig, "make_environment", make)
-    assert refused(*CATCH.split()) == "retrax: Box2D is not installed\n"
-
-
 def test_a_device_that_is_not_there(tmp_path):
-    program = f"from retrax.command.main import main; exit(main({CATCH.split()}))"
-    command = [sys.executable, "-c", program]
-    options = {"env": {**os.environ, "JAX_PLATFORMS": "cuda"}, "cwd": tmp_path, "timeout": 120}
-    done = subprocess.run(command, **options, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert "JAX has no device with JAX_PLATFORMS='cuda' (" in done.stderr
+    environment = {**os.environ, "JAX_PLATFORMS": "cuda"}
+    process = start_retrax(*CATCH.split(), env=environment, cwd=tmp_path)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err.count("\n")) == (2, "", 1), err
+    assert "JAX has no device with JAX_PLATFORMS='cuda' (" in err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_errors_in_the_library_keep_their_traceback(monkeypatch):
+def test_missing_libraries_are_told_and_our_own_errors_keep_their_traceback(refused, monkeypatch):
     def make(*arguments, **options):
-        raise AttributeError("ours")
+        raise errors.pop()
 
+    errors = [AttributeError("ours"), DependencyNotInstalled("Box2D is not installed")]
     monkeypatch.setattr(RunConfig, "make_environment", make)
+    assert refused(*CATCH.split()) == "retrax: Box2D is not installed\n"
     with pytest.raises(AttributeError, match="ours"):
         main(CATCH.split())
 
@@ -286,8 +277,8 @@ def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
     ],
 )
 def test_a_resumed_run_keeps_its_config(run, refused, options, sentence):
-    err = refused("train", "--resume", run, *options.split())
-    assert sentence.format(run=run) in err
+    assert sentence.format(run=run) in refused("train", "--resume", run, *options.split())
+    assert "noisy_agent:NOISY, got acer." in refused("train", "acer", "--resume", run)
 
 
 def test_help_of_a_resumed_run(run, capsys):
@@ -312,14 +303,9 @@ def without_rate(run):
     (run / "config.json").write_text(json.dumps(values))
 
 
-def halve(run):
-    text = (run / "config.json").read_text()
-    (run / "config.json").write_text(text[: len(text) // 2])
-
-
-def cut_snapshots(run):
-    for path in (run / "snapshots").iterdir():
-        path.write_bytes(path.read_bytes()[:-1])
+def cut(*paths):
+    for path in paths:
+        path.write_bytes(path.read_bytes()[:-3])
 
 
 def other_replay(run):
@@ -340,10 +326,10 @@ MISFIT = "{run}/snapshots/240.npz is of another agent, config or version"
     ("damage", "trained", "evaluated"),
     [
         (lambda run: (run / "config.json").unlink(), *["is not a run directory"] * 2),
-        (halve, *["{run}/config.json is damaged or of another version"] * 2),
+        (lambda run: cut(run / "config.json"), *["{run}/config.json is damaged or of an"] * 2),
         (without_rate, *["retrax: agent_config.rate is missing."] * 2),
         (lambda run: shutil.rmtree(run / "snapshots"), None, "--resume starts from the beginning"),
-        (cut_snapshots, "no older one is intact, and the run must be trained again in ", "damaged"),
+        (lambda run: cut(*(run / "snapshots").iterdir()), "no older one is intact", "damaged"),
         (rename, "(its counters are those at 240 steps)", "at 240 steps"),
         (lambda run: replace(run, *UNIFORM), "selector proportional, but the config", None),
         (lambda run: replace(run, *LONGER), "rows have length 4, but the config has 5", None),

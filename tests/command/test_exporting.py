@@ -126,6 +126,8 @@ def test_it_acts_without_retrax_as_the_run_does(name, runs, exported):
         chex.assert_trees_all_equal([action, *state], [arrays[0], *arrays[-len(state) :]])
     with pytest.raises(ValueError, match=r"^observation (must be|has shape).*\.$"):
         trained.act(seen[:1])
+    with pytest.raises(ValueError, match="observation must be finite"):
+        trained.act(seen * np.float32(np.nan))
 
 
 def test_its_files_are_plain(runs, exported):
@@ -160,9 +162,10 @@ def test_an_older_snapshot_is_exported(finished, tmp_path, retrax):
 @pytest.mark.parametrize(
     ("arrived", "message"),
     [
-        ((0, 0.0, 1.0, np.zeros(3, np.float32)), r"observation must be float32 of shape \(50,\)"),
-        ((0, [0.0], 1.0, np.zeros(50)), r"reward must be float32 of shape \(\), got float64 of"),
-        ((0.5, 0.0, 1.0, np.zeros(50)), "step_type must be int32"),
+        ((0, 0.0, 1.0, np.zeros(3)), r"observation must be finite, float32 of shape \(50,\), got"),
+        ((0, 0.0, 1.0, np.full(50, np.nan)), "observation must be .* that is not finite"),
+        ((0, [0.0], 1.0, np.zeros(50)), r"reward must be finite, float32 of shape \(\), got float"),
+        ((0.5, 0.0, 1.0, np.zeros(50)), "step_type must be finite, int32"),
     ],
 )
 def test_wrong_arguments_are_refused(exported, arrived, message):

@@ -9,7 +9,7 @@ import pytest
 from run_files import write_untrained_run
 
 from retrax.command.main import main
-from retrax.command.suite import StateRecorder
+from retrax.command.suite import recorded_states
 from retrax.environments.atari import Atari, EmulatedAtari
 from retrax.environments.start_states import load_states
 from retrax.evaluation.atari57 import GAMES
@@ -181,14 +181,14 @@ def test_recording_refuses_before_it_plays(runs, tmp_path, refused):
 def record(lengths, episodes, seed=0):
     """(episode, moment) of each recorded state."""
     now = []
-    recorder = StateRecorder(lambda: tuple(now), np.random.default_rng(seed))
+    states, watch = recorded_states(lambda: tuple(now), np.random.default_rng(seed))
     for episode in range(episodes):
         length = lengths[episode % len(lengths)]
         for moment in range(length + 1):
             now[:] = episode, moment
             kind = 0 if moment == 0 else 2 if moment == length else 1
-            recorder(dm_env.TimeStep(np.array([kind]), None, None, None))
-    return recorder.states
+            watch(dm_env.TimeStep(np.array([kind]), None, None, None))
+    return states
 
 
 def test_one_state_of_each_episode_none_of_them_the_last():

@@ -157,6 +157,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         ([*CATCH, "--num-actors", -1], "--num-actors must be an integer >= 0, got -1"),
         pytest.param([*CATCH, "--num-actors", 10**6], "GB, but only", marks=needs_launchpad),
         ([*CATCH, "--steps", 0], "steps must be an integer >= 1"),
+        ([*CATCH, "--evaluate-every", 100], "evaluate_every must be None: a program's evaluator"),
         ([*CATCH, "--on-device"], "on_device must be False in a program: retrax train has it"),
         ([*CATCH, "--acme", "no_such:OPTIONS"], "no_such"),
         (

@@ -53,6 +53,8 @@ def test_projection_by_hand():
     """Masses at 0.5, 2 and 9 on the atoms (-1, 0, 2): a quarter of the way, on an atom, beyond."""
     given = {"atoms": [-1, 0, 2], "values": [0.5, 2, 9], "probs": [0.4, 0.5, 0.1]}
     by_hand(retrax.losses.categorical_projection, [0.0, 0.3, 0.7], 1e-6, **given)
+    counts = losses.categorical_projection(jnp.array([-1.0, 0.0, 2.0]), jnp.ones(1), np.array([4]))
+    np.testing.assert_array_equal(counts, [0.0, 2.0, 2.0])
 
 
 def test_a_return_at_an_end_of_the_support_is_not_clipped():

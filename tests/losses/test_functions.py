@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 
 import jax
 import jax.numpy as jnp
@@ -121,11 +122,13 @@ def test_arrays_of_other_shapes_are_refused(name):
         if not jnp.issubdtype(array.dtype, np.number):
             continue
         has_peers = array.ndim and len(right) > 1 and OWN_LENGTH.get(name) != number
-        longer = [np.repeat(array, 2, axis=-1)] if has_peers else []
-        for wrong in [np.stack([array, array]), *longer]:
+        others = [np.repeat(array, 2, axis=-1), array[..., :1]] if has_peers else []
+        for wrong in [np.stack([array, array]), *others]:
             arguments = [*right[:number], wrong, *right[number + 1 :]]
-            with pytest.raises((AssertionError, TypeError), match=r"assert_|rank|shape"):
+            with pytest.raises((AssertionError, TypeError), match=r"assert_|rank|shape") as error:
                 jax.eval_shape(function(name), *arguments)
+            named = re.findall(r"the argument (\w+)", str(error.value))
+            assert inspect.signature(getattr(losses, name)).parameters.keys() >= {*named}
 
 
 def test_float_actions_are_refused_and_a_wrong_rank_is_named():
@@ -136,24 +139,20 @@ def test_float_actions_are_refused_and_a_wrong_rank_is_named():
         losses.distributional_off_policy_target(atoms[None], q_t, a_t, *others)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "distributional_off_policy_target",
-        "expected_off_policy_return",
-        "importance_sampled_return",
-        "n_step_return",
-        "q_opc",
-        "q_retrace",
-        "sequence_priority",
-        "transformed_n_step_double_q_return",
-        "transformed_off_policy_return",
-        "truncated_importance_trajectory",
-    ],
+WINDOWS = (
+    *("distributional_off_policy_target", "expected_off_policy_return", "sequence_priority"),
+    *("importance_sampled_return", "n_step_return", "q_opc", "q_retrace", "stochastic_dueling"),
+    *("transformed_n_step_double_q_return", "transformed_off_policy_return"),
+    "truncated_importance_trajectory",
 )
+
+
+@pytest.mark.parametrize("name", WINDOWS)
 def test_a_window_without_transitions_is_refused(name):
+    """Or a mean over no actions."""
+    none = "A" if name == "stochastic_dueling" else "T"
     with pytest.raises(AssertionError, match="dimension greater than '0' on axis '0'"):
-        function(name)(*example(name, 0, SIZES | {"T": 0}))
+        function(name)(*example(name, 0, SIZES | {none: 0}))
 
 
 @pytest.mark.parametrize("mu", [[0.5, 0.25, 0.25], [0.5, 0.0, 0.5]])

@@ -221,7 +221,7 @@ def test_more_rows_to_start_with_than_the_environments_keep_are_refused():
     run = make_run(agent="acer", agent_config=config, num_envs=3).resolve(CHOICE)
     sequence = run.entry.make_agent(CHOICE, config).sequence
     check_capacity(CHOICE, sequence, run.replay, num_envs=run.environments_per_replay)
-    sentence = r"ReplayConfig\.min_rows must be an integer >= 1 and <= 200, got 250\."
+    sentence = r"ReplayConfig\.min_rows must be at most the capacity, 200, got 250\."
     with pytest.raises(ValueError, match=sentence):
         check_capacity(CHOICE, sequence, run.replay, num_envs=2)
 

@@ -26,6 +26,7 @@ from retrax.training.snapshots import (
     Snapshots,
     actor_file,
     actor_files,
+    check_states,
     newest_snapshot,
     pack_actor,
     read_actor,
@@ -123,12 +124,10 @@ def test_a_chosen_snapshot_is_found_and_read(tmp_path):
 @pytest.mark.parametrize("which", [2, "2", 0, "wrong", "-1", "", "best"])
 def test_another_snapshot_is_refused_with_those_there_are(tmp_path, which):
     save(tmp_path, 1, 2, 3, 4)
-    what = repr(which)
-    if which == "best":  # of none that were evaluated
-        what = "of an evaluation (--evaluate-every)"
-    else:
+    what, allowed = "of an evaluation (--evaluate-every)", "newest, 3, 4"
+    if which != "best":
         (tmp_path / "best.npz").touch()
-    allowed = "newest, 3, 4" if which == "best" else "newest, best, 3, 4"
+        what, allowed = repr(which), "newest, best, 3, 4"
     expected = re.escape(f"snapshots holds no snapshot {what}: allowed are {allowed}.")
     with pytest.raises(ValueError, match=f"{expected}$"):
         Snapshots(tmp_path).find(which)
@@ -191,8 +190,11 @@ def test_states_of_another_run_are_refused(tmp_path):
     for function, directory in ((read, worker), (read, other), (open_snapshots, other)):
         with pytest.raises(ValueError, match=refused):
             function(directory)
-    with pytest.raises(ValueError, match=r"best.npz cannot be read \(it is of another run, whose"):
-        BestParameters(other).read()
+    for function in (BestParameters(other).read, lambda: check_states(other)):
+        with pytest.raises(
+            ValueError, match=r"best.npz cannot be read \(it is of another run, who"
+        ):
+            function()
     best, (states, late) = BestParameters(one), (Snapshots(x) for x in (one, worker))
     shutil.rmtree(one)
     one.mkdir()
