@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
+from torsos import NormedTorso
 
 from retrax import environments, load_agent
 from retrax.agents.base import Agent
 from retrax.agents.reactor import Config, make_agent
 from retrax.datatypes import TimeStep
-from retrax.networks import ImageTorso
 from retrax.networks.memory import Memory
 from retrax.networks.reactor import ReactorModule
 from retrax.networks.torsos import Convolution
@@ -26,14 +26,6 @@ from retrax.networks.torsos import Convolution
 PONG = "ALE/Pong-v5,repeat_action_probability=0.25,max_noops=0"
 SKIPPED, FRAMES, SEEDS = 100, 260, 3
 LAYERS = Convolution, hk.Linear, Memory, ReactorModule
-
-
-class NormedTorso(ImageTorso):
-    """Reactor's torso, with a LayerNorm after it."""
-
-    def __call__(self, images: jax.Array) -> jax.Array:
-        """`[T, height, width, channels]` -> `[T, D]`."""
-        return hk.LayerNorm(-1, create_scale=True, create_offset=True)(super().__call__(images))
 
 
 def play() -> tuple[environments.EnvironmentSpec, jax.Array]:

@@ -39,8 +39,15 @@ REACTOR = {
     "the same, orthogonal weights, entropy weight 0.003": "reactor_small_middle",
     "small, orthogonal weights, entropy weight 0.001": "reactor_laptop",
     "the same, momentum 0.9": "reactor_momentum",
+    "the same, momentum 0.9, LayerNorm after the torso": "reactor_layer_norm",
     "the same, updates twice as often": "reactor_twice",
     "atari_laptop: momentum 0.9, an entropy weight that falls": "reactor-pong",
+}
+
+FREEWAY = {
+    "0.001, none repeated": "early_acer-freeway",
+    "0.001": "sticky-freeway",
+    "0.01": "sticky_entropy-freeway",
 }
 
 EARLY = {
@@ -133,6 +140,19 @@ def early(row: dict[str, str]) -> dict[str, str]:
         "training return, first fifth": rounded(training_return(first, 1), 1),
         "last fifth": rounded(training_return(run, 5), 1),
         **{column: last_fifth(metric) for column, metric in metrics.items()},
+    }
+
+
+def freeway(row: dict[str, str]) -> dict[str, str]:
+    """ACER whose actors repeat nine of ten actions, with a weight of the entropy."""
+    run = one(FREEWAY[row["entropy weight"]], row["seed"])
+    last = -(len(run.curve["steps"]) // 10)
+    return {
+        "agent steps": f"{int(run.curve['steps'][-1]):,}",
+        "updates": f"{int(run.curve['updates'][-1]):,}",
+        "training return, last tenth": rounded(training_return(run, 10), 1),
+        "evaluated": rounded(run.score, 1) if run.scores else "-",
+        "policy entropy there": rounded(run.curve["policy_entropy"][last:].mean(), 2),
     }
 
 

@@ -83,6 +83,11 @@ def reactor_near(row: dict[str, str]) -> dict[str, str]:
     return ours(row, "near-reactor", 1_000_000) | others(row, 1)
 
 
+def agent57(row: dict[str, str]) -> dict[str, str]:
+    """Agent57 on a device after 1M frames, one seed."""
+    return ours(row, "device-agent57", 1_000_000) | others(row, 1)
+
+
 def acer_5m_device(row: dict[str, str]) -> dict[str, str]:
     """ACER on a device after 5M frames, one seed."""
     return ours(row, "device-acer", 5_000_000) | others(row, 5)
