@@ -29,7 +29,7 @@ ABOUT = {  # actions and paper
 PAGES: dict[str, str] = {  # names of runs, as a pattern
     "classic": r".*",
     "control": r"(small|acer)-.*",
-    "minatar": r"(?!((device|slow)-)?reactor-|device-agent57-).*",  # whose settings are not today's default's
+    "minatar": r"(?!((device|slow)-)?reactor-|device-agent57-).*",  # other settings than today's
     "atari": r"(acer|reactor(_longer)?)-.*",
     "defaults": r".*",
     "reactor": r"catch|memory",
