@@ -319,6 +319,8 @@ def rename(run):
 
 UNIFORM = ('"selector": "proportional"', '"selector": "uniform"')
 LONGER = ('"sequence_length": 4', '"sequence_length": 5')
+DAMAGED = "{run}/config.json is damaged or of another version"
+NO_OLDER = "no older one is intact, and the run must be trained again in "
 MISFIT = "{run}/snapshots/240.npz is of another agent, config or version"
 
 
@@ -326,10 +328,10 @@ MISFIT = "{run}/snapshots/240.npz is of another agent, config or version"
     ("damage", "trained", "evaluated"),
     [
         (lambda run: (run / "config.json").unlink(), *["is not a run directory"] * 2),
-        (lambda run: cut(run / "config.json"), *["{run}/config.json is damaged or of an"] * 2),
+        (lambda run: cut(run / "config.json"), *[DAMAGED] * 2),
         (without_rate, *["retrax: agent_config.rate is missing."] * 2),
         (lambda run: shutil.rmtree(run / "snapshots"), None, "--resume starts from the beginning"),
-        (lambda run: cut(*(run / "snapshots").iterdir()), "no older one is intact", "damaged"),
+        (lambda run: cut(*(run / "snapshots").iterdir()), NO_OLDER, "damaged"),
         (rename, "(its counters are those at 240 steps)", "at 240 steps"),
         (lambda run: replace(run, *UNIFORM), "selector proportional, but the config", None),
         (lambda run: replace(run, *LONGER), "rows have length 4, but the config has 5", None),

@@ -149,8 +149,7 @@ WINDOWS = (
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_a_window_without_transitions_is_refused(name):
-    """Or a mean over no actions."""
-    none = "A" if name == "stochastic_dueling" else "T"
+    none = "A" if name == "stochastic_dueling" else "T"  # it is a mean over actions
     with pytest.raises(AssertionError, match="dimension greater than '0' on axis '0'"):
         function(name)(*example(name, 0, SIZES | {none: 0}))
 

@@ -190,10 +190,9 @@ def test_states_of_another_run_are_refused(tmp_path):
     for function, directory in ((read, worker), (read, other), (open_snapshots, other)):
         with pytest.raises(ValueError, match=refused):
             function(directory)
+    foreign = r"best.npz cannot be read \(it is of another run, whose"
     for function in (BestParameters(other).read, lambda: check_states(other)):
-        with pytest.raises(
-            ValueError, match=r"best.npz cannot be read \(it is of another run, who"
-        ):
+        with pytest.raises(ValueError, match=foreign):
             function()
     best, (states, late) = BestParameters(one), (Snapshots(x) for x in (one, worker))
     shutil.rmtree(one)
