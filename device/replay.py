@@ -46,7 +46,7 @@ class DeviceReplay:
         """Allocates nothing; ValueError of what a device does not have, or of too few rows."""
         if config.selector == "contextual":
             raise ValueError(
-                "A replay on a device needs the selector uniform or proportional, got contextual."
+                "On a device replay.selector is uniform or proportional, got contextual."
             )
         self._sequence, self._config, self._num_envs = sequence, config, num_envs
         self._windows = Windows.of(sequence, config, num_envs)

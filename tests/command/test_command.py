@@ -153,7 +153,7 @@ def test_defaults_and_options_give_the_fields(parsed, tmp_path, capsys, words, s
             "--logger must be None with --seeds on a device",
         ),
         (f"train noisy_agent:NOISY {DEVICE} Acrobot-v1", "Acrobot-v1 is not an environment"),
-        (f"train reactor {DEVICE} catch", "needs the selector uniform or proportional"),
+        (f"train reactor {DEVICE} catch", "replay.selector is uniform or proportional"),
         (f"train noisy_agent:NOISY {DEVICE} pgx:chess", "pgx"),
         (f"{NOISY} --on-device --agent.replay.capacity 100000000000", "A replay of 100000000000 r"),
         ("benchmark atari6 acer", "There is no suite 'atari6': allowed are atari, atari5, bsuite"),

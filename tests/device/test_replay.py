@@ -151,7 +151,7 @@ def test_draws_are_uniform_where_all_priorities_are_zero():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"selector": "contextual"}, "needs the selector uniform or proportional, got contextual"),
+        ({"selector": "contextual"}, "replay.selector is uniform or proportional, got contextual"),
         ({"capacity": 9}, "A replay capacity of 9 rows over 3 environments keeps 3 rows each"),
         ({"pace": "rounds"}, "pace must be steady where sequences end with episodes, got rounds"),
         ({"pace": "rounds", "on_policy": True}, "on_policy must be False where sequences end"),
