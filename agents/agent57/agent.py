@@ -342,8 +342,8 @@ def make_agent(
         Modes alternate every five episodes; evaluators with an even number begin with the greedy
         one. The greedy arm is the best one by the actors' pulls, or, if none are known, by the
         evaluator's own sampled pulls. The sampled arm is the bandit's by the sampled pulls alone;
-        it tries each arm once first, from arm `number` on, so that parallel evaluators try
-        different arms.
+        it tries each arm once first, from arm `number // 2` on, so that parallel evaluators which
+        begin with the sampled mode try all arms.
         """
         if config.evaluation == "arm":
             return jnp.int32(config.evaluation_arm), jnp.array(True)
@@ -353,7 +353,7 @@ def make_agent(
         if config.evaluation == "greedy":
             return greedy, jnp.array(True)
         is_greedy = (state.number + episodes // _EPISODES_OF_A_MODE) % 2 == 0
-        drawn = pull(key, sampled, config.evaluator_epsilon, first=state.number)
+        drawn = pull(key, sampled, config.evaluator_epsilon, first=state.number // 2)
         return jnp.where(is_greedy, greedy, drawn), is_greedy
 
     def explore(params: ActingParams, state: ActorState, timestep: TimeStep) -> Decision:
