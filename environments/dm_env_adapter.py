@@ -55,12 +55,9 @@ class DmEnvVector(SequentialVector):
     def _advance(self, e: int, action: np.ndarray) -> Result:
         timestep = _timestep("step", self._environments[e].step(action))
         last, discount = timestep.last(), timestep.discount
-        if discount != 1 and not (last and discount == 0):
-            raise RefusedError(
-                f"the discount of environment {e} at step {self._num_steps} is {discount}; it must "
-                "be 1, or 0 on a last step."
-            )
         terminated = last and discount == 0
+        if discount != 1 and not terminated:
+            raise self._refused("discount", e, f"is {discount}; it must be 1, or 0 on a last step")
         return timestep.observation, timestep.reward, terminated, last and not terminated
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
