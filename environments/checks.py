@@ -1,5 +1,6 @@
 """A conformance test of environments."""
 
+import contextlib
 import logging
 from typing import Any
 
@@ -41,14 +42,11 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}.")
-    if not isinstance(environment, SequentialVector):
+    with contextlib.ExitStack() as stack:
+        if isinstance(environment, SequentialVector):
+            environment.is_strict = True  # asks for the library's own rules
+            stack.callback(setattr, environment, "is_strict", False)
         _check(environment, steps, seed)
-        return
-    environment.is_strict = True  # asks for the library's own rules
-    try:
-        _check(environment, steps, seed)
-    finally:
-        environment.is_strict = False
 
 
 def _check(environment: Any, steps: int, seed: int) -> None:
