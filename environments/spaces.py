@@ -53,9 +53,7 @@ def _observations(space: Any) -> tuple[specs.Array, Part | Group, str]:
     """The spec of one observation, what reads it, and `EnvironmentSpec.note`."""
     tree = _tree(space)
     kind, axes = (space.dtype.kind, len(space.shape)) if _is_array(space) else ("", 0)
-    if kind in tuple("ub") and axes in (2, 3):
-        limits = _limits(space)
-        assert limits is not None
+    if kind in tuple("ub") and axes in (2, 3) and (limits := _limits(space)) is not None:
         return image(space, limits)
     shape = (space.shape if kind == "f" else (tree.size,)) or (1,)
     if kind != "f" and tree.size > MAX_FLATTENED:

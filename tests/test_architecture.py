@@ -39,7 +39,7 @@ BUDGETS = {
     "losses": 1272,
     "networks": 1447,
     "agents": 4568,
-    "environments": 3521,
+    "environments": 3520,
     "replay": 2929,
     "training": 3633,
     "device": 800,
