@@ -24,8 +24,8 @@ _BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True)
 _BOOLS |= dict.fromkeys(("false", "no", "off", "0"), False)
 _WORDS = {"true": True, "false": False, "none": None, "null": None, "nan": math.nan}
 _WORDS |= {sign + x: float(sign + x) for sign in ("", "+", "-") for x in ("inf", "infinity")}
-_NAMES: dict[type, str] = {bool: "True or False", int: "an integer", float: "a finite number"}
-_NAMES |= {str: "text", type(None): "None"}
+NAMES: dict[type, str] = {bool: "True or False", int: "an integer", float: "a finite number"}
+NAMES |= {str: "text", type(None): "None"}
 
 
 class Text(str):
@@ -81,10 +81,10 @@ def values(
         wanted = _types(found.get(name), defaults.get(name))
         if isinstance(value, Text):
             value = _read(value, wanted)
-            if bool in wanted and not any(_is_a(value, kind) for kind in wanted):
+            if bool in wanted and not any(is_a(value, kind) for kind in wanted):
                 raise ValueError(f"{id}: {name} must be True or False, got {switches[name]!r}.")
-        if strict and wanted and not any(_is_a(value, kind) for kind in wanted):
-            allowed = " or ".join(_NAMES[kind] for kind in wanted)
+        if strict and wanted and not any(is_a(value, kind) for kind in wanted):
+            allowed = " or ".join(NAMES[kind] for kind in wanted)
             raise ValueError(f"{id}: {name} must be {allowed}, got {value!r}.")
         read[name] = value
     return {name: value for name, value in read.items() if name not in dropped}
@@ -99,17 +99,17 @@ def parameters(function: Callable[..., Any]) -> set[str]:
 
 
 def _types(parameter: inspect.Parameter | None, default: Any) -> tuple[type, ...]:
-    """The types of a parameter or of its default, of those in `_NAMES`; empty if others too."""
+    """The types of a parameter or of its default, of those in `NAMES`; empty if others too."""
     if parameter is not None:
         found = split_type(parameter.annotation)
         is_union = get_origin(found.type) in (Union, types.UnionType)
         hinted = get_args(found.type) if is_union else (found.type,)
         hinted = tuple(dict.fromkeys((*hinted, *[type(None)] * found.optional)))
-        if all(kind in _NAMES for kind in hinted):
+        if all(kind in NAMES for kind in hinted):
             return hinted
         if default is None and parameter.default is not parameter.empty:
             default = parameter.default
-    return (type(default),) if default is not None and type(default) in _NAMES else ()
+    return (type(default),) if default is not None and type(default) in NAMES else ()
 
 
 def _read(text: Text, wanted: tuple[type, ...]) -> Any:
@@ -128,7 +128,8 @@ def _read(text: Text, wanted: tuple[type, ...]) -> Any:
     return value
 
 
-def _is_a(value: Any, kind: type) -> bool:
+def is_a(value: Any, kind: type) -> bool:
+    """Whether a value is of a type, NumPy's numbers included; a bool is not a number."""
     if kind is bool or isinstance(value, bool | np.bool_):
         return kind is bool and isinstance(value, bool | np.bool_)
     if kind is float:

@@ -2,24 +2,14 @@
 
 import functools
 import inspect
-import numbers
 import os
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-import numpy as np
-
 from ..basics.validation import split_type
-
-_KINDS: dict[Any, tuple[Any, str]] = {
-    bool: ((bool, np.bool_), "True or False"),
-    int: (numbers.Integral, "an integer"),
-    str: (str, "text"),
-    Path: ((str, os.PathLike), "a path"),
-    type(None): (type(None), "None"),
-}
+from ..environments.switches import NAMES, is_a
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -62,11 +52,9 @@ def _test(hint: Any, bounds: Any = None) -> tuple[Callable[[Any], bool], str]:
         return is_many, f"a list of {each.removeprefix('a ') or 'text'}s"
     if origin is not None or hint is Any or not isinstance(hint, type):
         return lambda value: True, ""
-    kind, words = _KINDS.get(hint, (hint, f"of type {hint.__name__}"))
-    bounds = bounds if hint is int else None
-
-    def is_one(value: Any) -> bool:
-        is_kind = isinstance(value, kind) and not (hint is int and isinstance(value, bool))
-        return is_kind and (bounds is None or value in bounds)
-
-    return is_one, f"{words} {bounds}" if bounds else words
+    if hint is Path:
+        return lambda value: isinstance(value, str | os.PathLike), "a path"
+    words = NAMES.get(hint, f"of type {hint.__name__}")
+    if hint is int and bounds is not None:
+        return lambda value: is_a(value, int) and value in bounds, f"{words} {bounds}"
+    return lambda value: is_a(value, hint), words
