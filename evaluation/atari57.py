@@ -17,16 +17,15 @@ from scipy import optimize, special
 from scipy.sparse import csgraph
 
 from ..basics.sentences import did_you_mean
-from .plots import check_ending, new_figure, save_png
+from .plots import check_ending, new_figure, png, save
 from .statistics import Interval, check_table, interquartile_mean, stratified_bootstrap
-from .suites import read_rows
+from .suites import DATA, read_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DATA = Path(__file__).parent / "data"
-_PUBLISHED = read_rows(_DATA / "atari57_scores.csv")
+_PUBLISHED = read_rows(DATA / "atari57_scores.csv")
 GAMES = tuple(sorted({row["game"] for row in _PUBLISHED}))  # the order of all arrays of scores
 IDS = {slug: f"ALE/{slug.title().replace('-', '')}-v5" for slug in GAMES}
 # How an episode begins: after 0 to 30 no-ops, or in a state that a human player reached.
@@ -68,7 +67,7 @@ def load_headlines(regime: str = "noop") -> dict[str, dict[str, float]]:
     By algorithm and statistic: an attribute of `Summary`, `mean_rank` or `elo`.
     """
     printed: dict[str, dict[str, float]] = {}
-    for row in read_rows(_DATA / "atari57_headlines.csv"):
+    for row in read_rows(DATA / "atari57_headlines.csv"):
         if row["regime"] == regime:
             printed.setdefault(row["algorithm"], {})[row["statistic"]] = float(row["value"])
     return printed
@@ -345,7 +344,7 @@ def plot_scores(table: Table, output: Path) -> "Figure":
     best = max(shown, key=lambda entry: entry.summary.median)
     _draw_games(games, own[0] if own else best, shown)
     figure.suptitle(f"57 Atari games, {REGIMES[table.regime]}", fontsize=15)
-    save_png(figure, output)
+    save(png(figure), output)
     return figure
 
 

@@ -8,15 +8,13 @@ the mean of its experiments.
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from .suites import read_rows
+from .suites import DATA, read_rows
 
 SCORES = "bsuite.csv"
 EXPERIMENT, TAG = "experiment", "tag"
 _FIRST_EPISODE = {"deep_sea_stochastic": 100}  # bsuite scores no earlier ones; it fails without any
-_PUBLISHED = Path(__file__).parent / "data" / "bsuite_scores.csv"
 
 
 class Score(NamedTuple):
@@ -80,6 +78,6 @@ def _old_pandas(pandas: Any) -> Iterator[None]:
 def published() -> dict[str, dict[str, float]]:
     """Scores in the reports of bsuite's authors, by algorithm and experiment."""
     found: dict[str, dict[str, float]] = {}
-    for row in read_rows(_PUBLISHED):
+    for row in read_rows(DATA / "bsuite_scores.csv"):
         found.setdefault(row["algorithm"], {})[row["experiment"]] = float(row["score"])
     return found

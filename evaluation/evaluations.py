@@ -58,8 +58,8 @@ class Evaluation:
     """Greedy episodes of an agent in environments that no training uses.
 
     The environment (see `evaluation_environments`) is reset by each `run`, and not closed. The
-    config is resolved. The seed is of the first actor states; the options are `before_step` and
-    `on_frame` of `run_episodes`.
+    config is resolved. The seed is of the first actor states. `before_step` and `on_frame` are
+    called as by `run_episodes`.
     """
 
     def __init__(
@@ -70,10 +70,12 @@ class Evaluation:
         *,
         seed: int,
         episodes: int,
-        **options: Any,
+        before_step: Callable[[TimeStep], None] | None = None,
+        on_frame: Callable[[np.ndarray], None] | None = None,
     ):
         self._config, self._agent, self._environment = config, agent, environment
-        self._options = {"key": jax.random.key(seed), "num_episodes": episodes, **options}
+        self._key, self._episodes = jax.random.key(seed), episodes
+        self._before_step, self._on_frame = before_step, on_frame
         self._states: ActorState = None
 
     def run(self, params: Params, actors: ActorState, steps: int) -> Scores:
@@ -86,16 +88,19 @@ class Evaluation:
         config, entry = self._config, self._config.entry
         states, self._states = self._states, None  # they are donated, also where an error ends it
         if entry.warm_start is not None and actors is not None:
-            fresh = begin_states(self._agent, self._options["key"], self._environment.num_envs)
+            fresh = begin_states(self._agent, self._key, self._environment.num_envs)
             states = batched(entry.warm_start, (0, None))(fresh, actors)
         results = run_episodes(
             self._agent,
             params,
             self._environment,
+            key=self._key,
+            num_episodes=self._episodes,
+            before_step=self._before_step,
+            on_frame=self._on_frame,
             states=states,
             modes=entry.evaluation_modes,
             metrics=entry.episode_metrics,
-            **self._options,
         )
         self._states = results.states
         modes = {}

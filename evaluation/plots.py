@@ -65,8 +65,7 @@ def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} has semicolons between its columns: it must have commas.")
     try:
         values = [[float(cell) if cell else np.nan for cell in row] for row in rows]
-        table = np.array(values, np.float64)
-        return dict(zip(header, table.T, strict=True))
+        return dict(zip(header, np.array(values, np.float64).T, strict=True))
     except ValueError:
         raise ValueError(f"{path} is damaged: its rows are not {len(header)} numbers.") from None
 
@@ -119,7 +118,7 @@ def plot_learning_curves(
         _draw(panel, [run for run in loaded if run.environment == environment], styles)
         panel.set(title=environment, xlabel="environment steps", ylabel=label)
     if output is not None:
-        save_png(figure, Path(output))
+        save(png(figure), Path(output))
     return figure
 
 
@@ -229,11 +228,11 @@ def check_ending(output: Path, ending: str) -> None:
         raise ValueError(f"{output} must end in {ending}: no other format is written.")
 
 
-def save_png(figure: "Figure", output: Path) -> None:
-    """Writes a figure to a file; its directory is made if it does not exist."""
+def save(content: bytes, output: Path) -> None:
+    """Writes a file, a picture or a page; its directory is made if it does not exist."""
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_bytes(png(figure))
+        output.write_bytes(content)
 
 
 def png(figure: "Figure") -> bytes:

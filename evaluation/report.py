@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..basics.files import writing
 from . import bsuite, statistics
-from .plots import check_ending, draw_seeds, new_figure, new_panels, png
+from .plots import check_ending, draw_seeds, new_figure, new_panels, png, save
 from .suites import Suite, Task, find_suite, naming, read_json, read_rows
 
 if TYPE_CHECKING:
@@ -109,9 +108,7 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
         + "\n".join(sections)
         + "\n</body></html>\n"
     )
-    with writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(page, encoding="utf-8")
+    save(page.encode(), output)
     return output
 
 

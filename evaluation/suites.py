@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..basics.sentences import reason
 
 BSUITE = "bsuite"
-_DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent / "data"
 
 
 class Published(NamedTuple):
@@ -83,17 +83,17 @@ class Suite(NamedTuple):
 def suites() -> dict[str, Suite]:
     """All suites, by name."""
     published: dict[tuple[str, str], list[Published]] = {}
-    for row in read_rows(_DATA / "suite_scores.csv"):
+    for row in read_rows(DATA / "suite_scores.csv"):
         steps = int(row["steps"]) if row["steps"] else None
         score = Published(row["algorithm"], steps, float(row["score"]))
         published.setdefault((row["suite"], row["task"]), []).append(score)
     tasks: dict[str, list[Task]] = {}
-    for row in read_rows(_DATA / "suite_tasks.csv"):
+    for row in read_rows(DATA / "suite_tasks.csv"):
         numbers = int(row["steps"]), int(row["episodes"]), float(row["low"]), float(row["high"])
         others = tuple(published.get((row["suite"], row["task"]), []))
         task = Task(row["task"], row["environment"], *numbers, others)
         tasks.setdefault(row["suite"], []).append(task)
-    about = {row["suite"]: row["about"] for row in read_rows(_DATA / "suites.csv")}
+    about = {row["suite"]: row["about"] for row in read_rows(DATA / "suites.csv")}
     return {name: Suite(name, text, tuple(tasks[name])) for name, text in about.items()}
 
 

@@ -43,7 +43,7 @@ BUDGETS = {
     "replay": 2929,
     "training": 3633,
     "device": 800,
-    "evaluation": 1809,
+    "evaluation": 1807,
     "command": 2030,
     "launchpad_programs": 3170,
     "tests": 28050,

@@ -140,7 +140,7 @@ def test_evaluations_by_default_take_a_tenth_of_the_steps_and_may_fail(monkeypat
 
     def run(self, *arguments):
         for _ in script.pop():
-            self._options["before_step"](None)
+            self._before_step(None)
         return Scores(0.5, 0.0, 1.0, 5, 0, 9.0, {}, {})
 
     monkeypatch.setattr(Evaluation, "run", run)
