@@ -75,8 +75,7 @@ def benchmark(
     directory = (directory or Path("runs") / f"benchmark-{suite}").absolute()
     path, run = directory / SUITE, f"{directory / 'runs'}/{agent.replace(':', '-')}"
     if path.is_file() and (other := read_json(path, "suite")) != suite:
-        why = f"{directory} has runs of the suite {other}"
-        raise ValueError(f"{why}: choose another --directory.")
+        raise ValueError(f"{directory} has runs of the suite {other}: choose another --directory.")
     cells = list[Cell]()
     for task in found.choose(tasks):
         config = RunConfig(

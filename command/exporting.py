@@ -28,7 +28,6 @@ from . import exported_agent
 from .trained import load_agent
 
 Platform = Literal["cpu", "cuda", "rocm", "tpu"]
-PLATFORMS: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
 _PATHS = "jax_hlo_source_file_canonicalization_regex"  # of JAX
 
 
@@ -38,7 +37,7 @@ def export(
     output: Path | str,
     *,
     snapshot: int | str = "newest",
-    platforms: Sequence[Platform] = PLATFORMS,
+    platforms: Sequence[Platform] = ("cpu", "cuda", "tpu"),
 ) -> Path:
     """Writes the trained agent of a run as files that act without retrax: all of them, or none.
 
@@ -50,7 +49,8 @@ def export(
       platforms: where the functions can run: at least one of cpu, cuda, rocm, tpu.
 
     Raises:
-      ValueError: the output is not empty, or `load_agent` or a platform refuses the run's agent.
+      ValueError: the output is not empty, a platform is unknown or lacks what the agent needs, or
+        `load_agent` refuses the run.
     """
     run, output = Path(run).absolute(), Path(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):

@@ -4,7 +4,7 @@ import contextlib
 import csv
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import dm_env
 import numpy as np
@@ -36,8 +36,7 @@ def evaluate_suite(
 
     Args:
       runs: run directories of the 57 games; runs of the same game must differ in the seed.
-      output: the CSV file to write; it must not exist. Each score is written as soon as it is
-        known.
+      output: the CSV file to write; it must not exist. Each score is written when it is known.
       algorithm: name of the algorithm in the file; default: `own-` and the agent's name.
       episodes: episodes for each run.
       seed: seed of the evaluation's environments.
@@ -101,14 +100,17 @@ def record_states(
         with writing(output):  # else it is refused before the episodes are played
             output.parent.mkdir(parents=True, exist_ok=True)
             output.open("ab").close()
-        options: dict[str, Any] = {"seed": seed, "episodes": states, "before_step": watch}
-        evaluation = Evaluation(config, trained.agent, environment, **options)
+        evaluation = Evaluation(
+            config, trained.agent, environment, seed=seed, episodes=states, before_step=watch
+        )
         evaluation.run(trained.params, trained.actors, trained.steps)
     save_states(output, game, found)
     print(f"{states} states of {game} in {output}")
 
 
-def recorded_states(state: Callable[[], bytes], generator: np.random.Generator) -> Any:
+def recorded_states(
+    state: Callable[[], bytes], generator: np.random.Generator
+) -> tuple[list[bytes], Callable[[TimeStep], None]]:
     """One state of each episode in one environment, a list, and the `before_step` that adds to it.
 
     All time steps but the last one are equally likely (reservoir sampling: the k-th state replaces

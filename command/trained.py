@@ -110,8 +110,7 @@ def evaluate(
 
     Args:
       run: the run directory.
-      snapshot: `newest`, a number of steps, or `best`: the parameters with the best evaluation
-        during the run.
+      snapshot: `newest`, a number of steps, or `best`: the parameters with the best evaluation.
       episodes: episodes to run.
       seed: seed of the evaluation's environments.
       starts: how episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or

@@ -71,8 +71,7 @@ def train(
     Args:
       config: what to run.
       directory: the run directory; a new one under runs/ if None. If `resume`, an existing one.
-      resume: continue from the newest whole snapshot in the directory; start from the beginning
-        if there is none yet.
+      resume: continue from the newest whole snapshot; start from the beginning if there is none.
       plain: log lines instead of a progress bar.
       environment: `config.num_envs` environments of the id of the config, closed at the end; made
         if None. See `environments.factory.as_vector`. For one actor, and not with `resume`.

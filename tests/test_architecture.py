@@ -44,7 +44,7 @@ BUDGETS = {
     "training": 3633,
     "device": 800,
     "evaluation": 1807,
-    "command": 2030,
+    "command": 2029,
     "launchpad_programs": 3170,
     "tests": 28050,
 }
