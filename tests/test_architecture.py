@@ -40,7 +40,7 @@ BUDGETS = {
     "networks": 1447,
     "agents": 4568,
     "environments": 3520,
-    "replay": 2929,
+    "replay": 2927,
     "training": 3633,
     "device": 800,
     "evaluation": 1807,

@@ -70,7 +70,6 @@ class _Stream:
         self._environment, self._server = environment, server
         sequence = server.layout.sequence
         self._windows = Windows(sequence.length, sequence.period, sequence.frame_stack - 1)
-        self._begins = True
         self._pads = not sequence.crosses_episodes
         # Actors may be ahead of a table by the sequences that are incomplete at a time.
         self._pending = -(-max(sequence.length, _ROWS_AHEAD) // sequence.period)
@@ -79,6 +78,9 @@ class _Stream:
         self._writer = server.client.trajectory_writer(
             num_refs, get_signature_timeout_ms=_CONNECT_MS
         )
+        row_bytes, *once = [part.dtype.itemsize for part in server.layout.packing.parts]
+        self._zeros = [np.zeros(row_bytes, np.uint8), *([None] * len(once))]
+        self._append_zeros(self._windows.before)
 
     def write(
         self, columns: list[np.ndarray], priority: float, *, is_first: bool, is_last: bool
@@ -86,16 +88,13 @@ class _Stream:
         if self._pads and is_first:
             self._time = 0
         rows, *once = columns
-        if self._begins:
-            self._append_zeros(self._windows.before, columns)
-            self._begins = False
         starts = self._time % self._windows.period == 0
         self._writer.append([rows, *(once if starts else [None] * len(once))])
         self._time += 1
         ages = self._complete(self._pads and is_last)
         length = self._windows.length
         missing = max((length - age for age in ages), default=0)
-        self._append_zeros(missing, columns)
+        self._append_zeros(missing)
         for age in ages:
             self._create(age + missing, priority)
         if ages:
@@ -110,10 +109,9 @@ class _Stream:
         with contextlib.closing(self._writer), contextlib.suppress(late):
             self._writer.flush(0, max(1, int(1000 * (deadline - time.monotonic()))))
 
-    def _append_zeros(self, num_rows: int, columns: list[np.ndarray]) -> None:
-        rows, *once = columns
+    def _append_zeros(self, num_rows: int) -> None:
         for _ in range(num_rows):
-            self._writer.append([np.zeros_like(rows), *([None] * len(once))])
+            self._writer.append(self._zeros)
 
     def _complete(self, ends: bool) -> list[int]:
         """Rows since the start of each item that the newest row completes; it may end them all."""
