@@ -22,6 +22,7 @@ _SILENT_SECONDS = 120.0  # without an answer of another node, or of one that is 
 _ANSWER_SECONDS = 1.0  # between looks whether the program stops
 _PAUSE_SECONDS = 0.1  # before a node that is not there is called again
 POLL_SECONDS = 0.1  # where nothing wakes a wait
+AHEAD = 2  # requests of draws by the learner, while it updates
 
 
 class Peers(NamedTuple):

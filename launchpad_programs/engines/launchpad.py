@@ -35,7 +35,7 @@ from ...replay.selectors import has_tables
 from ...training.process import SignalEvent, StopEvent
 from ..config import ProgramConfig
 from ..kinds import NodeKind, kind_of, kinds_of, nodes_of, process_env
-from ..node import SAVE_SECONDS, Peers, RemotePeer, RunningNode, make_node, make_peers
+from ..node import AHEAD, SAVE_SECONDS, Peers, RemotePeer, RunningNode, make_node, make_peers
 
 _LOG_LINES = 10  # shown of a node that left no traceback
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # linux/prctl.h
@@ -47,7 +47,6 @@ _MORTAL = (
 _WATCH_SECONDS, _ORPHAN_SECONDS = 0.5, 8.0  # for a last snapshot, after the launcher has died
 _SPARE_THREADS = 8  # of Courier's servers, besides one for each actor
 _NOTICE_SECONDS = 10  # between SIGTERM and the end of a node without a save, which kills itself
-_AHEAD = 2  # requests of draws
 _CONNECT_SECONDS = 1.0
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
 
@@ -215,7 +214,7 @@ def _exit(status: int) -> None:
 def courier_peers(config: ProgramConfig, clients: Mapping[str, Any], stop: StopEvent) -> Peers:
     """The peers of a node over Courier; over Reverb where the replay has tables."""
     run = config.run
-    peers = make_peers(config, stop, lambda x: CourierPeer(clients[x], x, stop), _AHEAD, REAL)
+    peers = make_peers(config, stop, lambda x: CourierPeer(clients[x], x, stop), AHEAD, REAL)
     if not has_tables(run.replay):
         return peers
 

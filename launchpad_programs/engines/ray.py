@@ -25,8 +25,8 @@ from ...training.process import FILE_ONLY
 from ...training.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig
 from ..kinds import kind_of, kinds_of, nodes_of, process_env
-from ..node import EngineLost, RemotePeer, RunningNode, Starting, make_node, make_peers
-from .ray_session import AHEAD, home_resources
+from ..node import AHEAD, EngineLost, RemotePeer, RunningNode, Starting, make_node, make_peers
+from .ray_session import home_resources
 
 _STABLE_SECONDS = 60.0  # a process that ran for so long does not count as one of a row of failures
 _NAME_SECONDS = 10.0  # until the name of a process that was killed is free again

@@ -27,9 +27,9 @@ from ...training.learner import packing_of
 from ...training.process import stop_on_signals
 from ..config import ProgramConfig
 from ..kinds import acting_kind, cpus, kinds_of, process_env
+from ..node import AHEAD
 from .options import OLDEST_RAY, ray_version
 
-AHEAD = 2  # requests of draws by the learner, while it updates
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS, _SILENT_SECONDS = 2.0, 10.0  # at a cluster; until it is lost that does not answer
 _HOST_SECONDS = 120.0  # for a host to import and make what an actor needs

@@ -25,11 +25,10 @@ from ...replay.interface import Clock, PeerLost
 from ...training.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig
 from ..kinds import kind_of, nodes_of
-from ..node import RemotePeer, RunningNode, Starting, make_node, make_peers
+from ..node import AHEAD, RemotePeer, RunningNode, Starting, make_node, make_peers
 
 CALLS = ("lose", "forget", "repeat", "delay")  # the next call of a node, or its answer
 HORIZON = 600.0  # virtual seconds, within which a program ends
-_AHEAD = 2  # requests of draws
 _WAITING = ("add", "draw")  # methods whose callers do not wait
 _CALL_SECONDS, _LATE_SECONDS, _MAKING_SECONDS = 0.02, 30.0, 1.0
 _START_SECONDS, _SLOW = 1.0, 30.0
@@ -435,7 +434,7 @@ class Program:
         def peer(other: str) -> Peer:
             return Peer(other, self, process, clock)
 
-        peers = make_peers(config, process.stop, peer, _AHEAD, clock)
+        peers = make_peers(config, process.stop, peer, AHEAD, clock)
 
         def run() -> None:
             try:
