@@ -218,9 +218,8 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
         if of_worker is not None:
             notes += found
     steps = snapshots.newest_whole()
-    is_read = program.has_workers or engine.name == "launchpad"
-    is_read = is_read or kept_file(directory, steps).is_file()
-    if not is_read and (directory / "reverb" / str(steps)).is_dir():
+    in_reverb = (directory / "reverb" / str(steps)).is_dir()
+    if in_reverb and engine.name != "launchpad" and not kept_file(directory, steps).is_file():
         notes.append(
             "The replay's rows are in a Reverb checkpoint, so the replay is empty and fills again."
         )
