@@ -274,7 +274,9 @@ class RemoteUpdates(Updates):
             outputs.append(Update(update.priorities, {**update.metrics, **sent}))
             if not self._fetches_first and self._sent % self._per_fetch == 0:
                 state = self.newest(state)
-        return state, _joined(outputs)
+        means = jax.tree.map(lambda *x: np.mean(x), *(update.metrics for update in outputs))
+        priorities: Any = np.concatenate([update.priorities for update in outputs])
+        return state, Update(priorities, means)
 
     def metric_names(self, state: LearnerState, sample: Sample, count: int) -> list[str]:
         """See `Updates`."""
@@ -336,15 +338,6 @@ def _with_own_keys(state: LearnerState, number: int) -> LearnerState:
         return jnp.where(number == 0, leaf, fold(leaf, number))
 
     return jax.tree.map(folded, state)
-
-
-def _joined(outputs: Sequence[Update]) -> Update:
-    """The priorities of all updates, and the means of their metrics."""
-    if len(outputs) == 1:
-        return outputs[0]
-    metrics = jax.tree.map(lambda *x: np.mean(x), *(update.metrics for update in outputs))
-    priorities: Any = np.concatenate([update.priorities for update in outputs])
-    return Update(priorities, metrics)
 
 
 class Worker(NamedTuple):
