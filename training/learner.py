@@ -4,7 +4,6 @@ A version of parameters is the number of the learner's updates, -1 before the fi
 version is published when the learner has compiled: an actor that waits for it waits for that too.
 """
 
-import collections
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,10 @@ from ..datatypes import Sample
 from ..replay.interface import REAL, Clock, Draw, Replay, Stopped, WaitTimeout, never
 from ..replay.packing import TreePacking
 from .run_config import RunConfig
+
+_AXIS = "batch"
+_RATE_SECONDS = 5.0  # rates are means over this long
+_KEPT = ("version", "staleness", "_steps", "_known", "blob")  # of a client's state
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -72,14 +75,6 @@ class MetricsAccumulator:
         return means | {name: total / counts[name] for name, total in totals.items()}
 
 
-_AXIS = "batch"
-
-_RATE_SECONDS = 5.0  # rates are means over this long
-_KEPT = ("version", "staleness", "_steps", "_known", "blob")  # of a client's state
-
-Get = Callable[[int], tuple[int, bytes | None]]
-
-
 def packing_of(agent: Agent) -> TreePacking:
     """The packing of an agent's acting parameters, and of the priority of new sequences."""
     shapes = jax.eval_shape(lambda key: agent.acting_params(agent.init(key)), jax.random.key(0))
@@ -91,7 +86,7 @@ class Rate:
     """The growth of a count per second, over the last few seconds."""
 
     def __init__(self) -> None:
-        self._points: collections.deque[tuple[float, int]] = collections.deque()
+        self._points = deque[tuple[float, int]]()
 
     def add(self, now: float, count: int) -> None:
         """Adds a count at a time, in seconds; to be called at least once a second."""
@@ -154,7 +149,7 @@ class ParameterClient:
 
     def __init__(
         self,
-        get: Get,
+        get: Callable[[int], tuple[int, bytes | None]],
         packing: TreePacking,
         *,
         update_period: int,
