@@ -47,8 +47,7 @@ def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
         if abs(value) > _MAX_INTEGER:
             raise ValueError(f"{name} must be at most {_MAX_INTEGER}, got {value}.")
     make = functools.partial(config.entry.make_agent, spec, config.agent_config)
-    is_large = any(abs(value) >= _LARGE for _, value in integers)
-    if is_large:
+    if any(abs(value) >= _LARGE for _, value in integers):
         with contextlib.suppress(_NotTraceableError):  # then it is made as it is
             _check_states(config, spec, make)
     agent: Agent = make()
@@ -260,18 +259,15 @@ def make_environments(config: RunConfig, resumed_at: int | None = None) -> list[
     if config.num_envs > MANY:
         spec = spec_of(config)
         checked_agent(config.resolve(spec), spec)
-    if config.num_actors == 1 and config.actor_update_period is None:
-        seed = config.seed
-        if resumed_at is not None:
-            seed = derive_seed(config.seed, Purpose.RESUME, resumed_at)
-        return [config.make_environment(seed=seed, num_envs=config.num_envs)]
-    return [
-        config.make_environment(
-            seed=derive_seed(config.seed, Purpose.ACTOR, index, resumed_at or 0),
-            num_envs=config.environments_per_actor,
-        )
-        for index in range(config.num_actors)
-    ]
+    if config.num_actors > 1 or config.actor_update_period is not None:
+        more = [(Purpose.ACTOR, index, resumed_at or 0) for index in range(config.num_actors)]
+        seeds = [derive_seed(config.seed, *each) for each in more]
+    elif resumed_at is not None:
+        seeds = [derive_seed(config.seed, Purpose.RESUME, resumed_at)]
+    else:
+        seeds = [config.seed]
+    num_envs = config.environments_per_actor
+    return [config.make_environment(seed=seed, num_envs=num_envs) for seed in seeds]
 
 
 def environments_at(config: RunConfig, start: Start) -> tuple[list[VectorEnvironment], Start]:
