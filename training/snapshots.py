@@ -171,8 +171,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> Any:
 
 def _keys(path: Any) -> tuple[str, ...]:
     """Of dictionaries, NamedTuples and lists."""
-    names = ("key", "name", "idx")
-    return tuple(str(getattr(x, next(n for n in names if hasattr(x, n)))) for x in path)
+    return tuple(jax.tree_util.keystr((each,), simple=True) for each in path)
 
 
 class Snapshots:
