@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 
-from ..replay.interface import Clock, Replay, ReplayStatus, Stopped
+from ..replay.interface import Replay, ReplayStatus, Stopped
 from ..training.learner import Learner, ParameterServer, packing_of
 from ..training.loop import Loop
-from ..training.process import StopEvent
 from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.workers import STALENESS, GradientServer, LearningThread, Worker, WorkerFactory
 from .config import ProgramConfig
@@ -127,7 +126,7 @@ class LearnerNode(LearningNode):
     def start(self) -> None:
         """Compiles, publishes the first parameters, and lets the actors begin."""
         self._counter.report(state="compiling")
-        _unless_stopped(self.learner.compile, self._stop, self._clock)
+        self._compile()
         self.learner.publish()
         self._counter.peer.call("open", self._counters, self._names)
         super().start()
@@ -148,6 +147,24 @@ class LearnerNode(LearningNode):
             self.learner.close()
         if self._logger is not None:
             self._logger.close()
+
+    def _compile(self) -> None:
+        """Compiles in a thread, which is left alone if the program ends before: raises Stopped."""
+        done, errors = self._clock.event(), list[BaseException]()
+
+        def guarded() -> None:
+            try:
+                self.learner.compile()
+            except BaseException as error:
+                errors.append(error)
+            done.set()
+
+        self._clock.thread(target=guarded, daemon=True).start()
+        while not done.wait(POLL_SECONDS):
+            if self._stop.is_set():
+                raise Stopped("Stopped while compiling.")
+        if errors:
+            raise errors[0]
 
     def _save(self) -> None:
         snapshot, steps = self.learner.snapshot(), self._steps
@@ -300,22 +317,3 @@ def make_worker(config: ProgramConfig, index: int, peers: Peers) -> WorkerNode:
     call = peers.peer(publisher_of(run)).call
     worker = factory.worker(index, environment, call, restarts=config.restarts)
     return WorkerNode(config, index, worker, peers)
-
-
-def _unless_stopped(work: Callable[[], None], stop: StopEvent, clock: Clock) -> None:
-    """Does the work in a thread, which is left alone if the program ends before: raises Stopped."""
-    done, errors = clock.event(), list[BaseException]()
-
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-        done.set()
-
-    clock.thread(target=guarded, daemon=True).start()
-    while not done.wait(POLL_SECONDS):
-        if stop.is_set():
-            raise Stopped("Stopped while compiling.")
-    if errors:
-        raise errors[0]
