@@ -272,21 +272,18 @@ def make_environments(config: RunConfig, resumed_at: int | None = None) -> list[
 
 def environments_at(config: RunConfig, start: Start) -> tuple[list[VectorEnvironment], Start]:
     """The environments of each actor, and `start`, without `running` if they cannot continue."""
-    if start.running is None:
-        return make_environments(config, start.steps), start
-    environments = make_environments(config)
-    if not start.environment_states:  # on a device, or a run on data
-        return environments, start
-    try:
-        for environment, state in zip(environments, start.environment_states, strict=True):
-            environment.restore(state)  # type: ignore[attr-defined]
-    except (Exception, SystemExit) as error:
-        for environment in environments:
-            close_quietly(environment)
-        reason = f"they cannot continue ({first_line(error).rstrip('.')})"
-        start = start._replace(running=None, reason=reason)
-        return make_environments(config, start.steps), start
-    return environments, start
+    if start.running is not None:
+        environments, states = make_environments(config), start.environment_states
+        try:  # on a device, and of a run on data, there are no states
+            for environment, state in zip(environments, states, strict=bool(states)):
+                environment.restore(state)  # type: ignore[attr-defined]
+            return environments, start
+        except (Exception, SystemExit) as error:
+            for environment in environments:
+                close_quietly(environment)
+            reason = f"they cannot continue ({first_line(error).rstrip('.')})"
+            start = start._replace(running=None, reason=reason)
+    return make_environments(config, start.steps), start
 
 
 def make_loop(
