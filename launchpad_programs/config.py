@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +16,12 @@ from ..basics.validation import Range, check_fields
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..training.run_config import PROGRAM, Purpose, RunConfig, derive_seed, write_config
+from ..training.snapshots import newest_snapshot
 from .engines.options import ProgramOptions
 
 # Written by the counter while a program runs, which continues from it when it is restarted.
 STATUS = "status.json"
-RESTARTS = "restarts.json"  # from node to its restarts; written by the launcher for the counter
+RESTARTS = "restarts.json"  # from node to its restarts, see `restarted`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,6 +114,13 @@ def write_program(config: ProgramConfig) -> None:
     write_config(config.directory, config.run)
     names = [field.name for field in dataclasses.fields(ProgramOptions)]
     write_json(config.directory / PROGRAM, {name: getattr(config, name) for name in names})
+
+
+def restarted(config: ProgramConfig, restarts: Mapping[str, int], name: str) -> ProgramConfig:
+    """The config of a node that is started again; writes the restarts of all nodes."""
+    write_json(config.directory / RESTARTS, restarts)
+    newest = newest_snapshot(config.directory)
+    return dataclasses.replace(config, restarts=restarts[name], resumed_at=newest)
 
 
 def read_json(path: Path) -> dict[str, Any]:

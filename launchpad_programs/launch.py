@@ -245,8 +245,7 @@ def _new(
     run = run.resolve(spec)
     program = _program(run, directory, engine)
     if engine.name != "threads" and (count := run.num_actors) > 1:
-        what = f"A program of {count} actors or workers"
-        check_memory(what, count * _ACTOR_BYTES, count)
+        check_memory(f"A program of {count} actors or workers", count * _ACTOR_BYTES, count)
     with own_code(run):
         checked_agent(run, spec)
     return program

@@ -182,11 +182,8 @@ class LearnerNode(LearningNode):
         with contextlib.suppress(Stopped):  # the replay died, and the program ends
             status = None if self._replay is None else self._replay.status()
         updates, learned = self.learner.updates, self._learned(self.learner.idle_seconds, status)
-        values = {
-            "state": "learning" if updates else "waiting for rows",
-            "updates": updates,
-            **learned,
-        }
+        state = "learning" if updates else "waiting for rows"
+        values = {"state": state, "updates": updates, **learned}
         if status is not None and status.learning_since is not None:
             values["learning_since"] = status.learning_since
         self._counters = self._counter.report(**values, final=False)["counters"]

@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,10 @@ import cloudpickle
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ...basics.files import write_json
 from ...replay.interface import REAL, PeerLost
 from ...training.process import FILE_ONLY
 from ...training.snapshots import newest_snapshot
-from ..config import RESTARTS, ProgramConfig
+from ..config import ProgramConfig, restarted
 from ..kinds import kind_of, kinds_of, nodes_of, process_env
 from ..node import AHEAD, EngineLost, RemotePeer, RunningNode, Starting, make_node, make_peers
 from .ray_session import home_resources
@@ -78,9 +76,7 @@ class RayProgram:
         kind, config = kind_of(name), self.config
         if restarts:
             self._restarts[name] = restarts
-            write_json(config.directory / RESTARTS, self._restarts)
-            newest = newest_snapshot(config.directory)
-            config = replace(config, restarts=restarts, resumed_at=newest)
+            config = restarted(config, self._restarts, name)
         # Callers wait in the threads of those that they call, for a second or so.
         threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
         groups = {"calls": threads if kind.is_called else 1}
@@ -227,8 +223,7 @@ class Host:
                     os.dup2(file.fileno(), 2)
             name, config = cloudpickle.loads(pickled)
             _add_nice(kind_of(name).nice)
-            stop = self._stop
-            peers = make_peers(config, stop, lambda other: RayPeer(other, stop), AHEAD, REAL)
+            peers = make_peers(config, self._stop, lambda x: RayPeer(x, self._stop), AHEAD, REAL)
             self._node = make_node(name, config, peers)
             self._made.set()
             self._node.run()

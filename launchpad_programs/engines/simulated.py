@@ -20,10 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...basics.files import write_json
 from ...replay.interface import Clock, PeerLost
-from ...training.snapshots import newest_snapshot
-from ..config import RESTARTS, ProgramConfig
+from ..config import ProgramConfig, restarted
 from ..kinds import kind_of, nodes_of
 from ..node import AHEAD, RemotePeer, RunningNode, Starting, make_node, make_peers
 
@@ -410,10 +408,7 @@ class Program:
         def revive() -> bool:
             if (restarts := self.restarts.get(name, 0) + 1) <= self._max_restarts:
                 self.restarts[name] = restarts
-                write_json(self.config.directory / RESTARTS, self.restarts)
-                newest = newest_snapshot(self.config.directory)
-                changes: Any = {"restarts": restarts, "resumed_at": newest}
-                self._start(name, dataclasses.replace(self.config, **changes))
+                self._start(name, restarted(self.config, self.restarts, name))
             return restarts <= self._max_restarts
 
         return RunningNode(
