@@ -35,8 +35,7 @@ class ActorNode(Node):
         """
         super().__init__(peers)
         self._actor, self._writer, self._parameters, self._loop = actor, writer, parameters, loop
-        self._counter = CounterClient(config, f"actor/{index}", peers)
-        self._index = index
+        self._index, self._counter = index, CounterClient(config, f"actor/{index}", peers)
         if config.continues and (state := self._counter.peer.call("kept", index)) is not None:
             actor.state = unpack_actor(state, actor.state)
         every = max(1, config.run.schedule[2] // config.run.num_actors)
@@ -76,11 +75,8 @@ class ActorNode(Node):
         self._count(1)
 
     def _values(self) -> dict[str, Any]:
-        return {
-            "state": "acting",
-            "staleness": self._parameters.staleness,
-            "episodes": self._actor.take_episodes(),
-        }
+        staleness, episodes = self._parameters.staleness, self._actor.take_episodes()
+        return {"state": "acting", "staleness": staleness, "episodes": episodes}
 
     def _count(self, taken: int) -> None:
         self._counter.count(taken)

@@ -53,7 +53,7 @@ class Counter(Node):
         self._counters = Counters()
         # Until the learner has compiled; then collecting until its first update, learning,
         self._phase = "starting"  # evaluating once all steps are taken, and finished after that.
-        self._evaluating_since = math.inf
+        self._evaluating_since, self._next_status = math.inf, 0.0
         self._nodes: dict[str, dict[str, Any]] = {}  # values of the newest reports
         self._leases: dict[str, Lease] = {}
         self._rates = {"steps": Rate(), "updates": Rate()}
@@ -65,7 +65,6 @@ class Counter(Node):
         logging.getLogger("retrax").addHandler(self._warnings)
         self._columns: list[str] = []
         self._newest_of = newest_values(config.run)
-        self._next_status = 0.0
         if config.restarts:
             self._restore(read_json(self._directory / STATUS))
 
@@ -92,7 +91,8 @@ class Counter(Node):
           taken: steps since the actor was last granted some; None asks for none.
 
         Returns:
-          `phase`, `counters` with `seconds`, and `granted`: steps that the actor may take.
+          `phase`, `counters` with `seconds`, `granted`: steps that the actor may take, and
+          `learned`: whether the last updates are made.
         """
         restarts, number = call
         with self._lock:
@@ -105,6 +105,7 @@ class Counter(Node):
                 self._leases[name] = lease = Lease(restarts, number, steps)
             return {
                 "phase": self._phase,
+                "learned": self._has_learned(),
                 "counters": self._snapshot_counters(),
                 "granted": lease.steps if restarts == lease.restarts else 0,
             }
@@ -223,12 +224,19 @@ class Counter(Node):
         left = max(0, self._steps - self._counters.steps - held) if self._phase != "starting" else 0
         return min(self._largest, max(_PORTION, int(rate * _PORTION_SECONDS)), left)
 
+    def _final(self) -> set[bool]:
+        """Of the nodes that have nothing left to do, whether they publish."""
+        return {kind_of(name).publishes for name, x in self._nodes.items() if x.get("final")}
+
+    def _has_learned(self) -> bool:
+        """Whether the last snapshot is there, and no update is left, at workers either."""
+        return True in self._final() and not any(x.get("due") for x in self._nodes.values())
+
     def _is_over(self, now: float) -> bool:
         """Whether all is done after the last step, or late, and the last snapshot is there."""
-        nodes, is_late = self._nodes.items(), now - self._evaluating_since > _FINAL_SECONDS
-        are_final = {kind_of(name).publishes for name, values in nodes if values.get("final")}
-        are_due = any(values.get("due") for _, values in nodes)  # updates, at workers
-        return True in are_final and (is_late or (False in are_final and not are_due))
+        if now - self._evaluating_since > _FINAL_SECONDS:
+            return True in self._final()
+        return False in self._final() and self._has_learned()
 
     def _snapshot_counters(self) -> dict[str, Any]:
         seconds = self._recorder.seconds if self._recorder else 0.0

@@ -43,8 +43,7 @@ class EvaluatorNode(Node):
         run, seed = config.run, config.derive_seed(Purpose.EVALUATOR)
         options: Any = {"episodes": run.evaluation_episodes, "before_step": self._before_step}
         self._evaluation = Evaluation(run, agent, environment, seed=seed, **options)
-        self._version = -1
-        self._steps = 0  # of the run, when the node last reported
+        self._version, self._steps, self._learned = -1, 0, False  # steps as the counter answered
         self._rested_at, self._until = self._clock.monotonic(), math.inf
         self._best = BestParameters(config.directory)
         if not config.continues:
@@ -62,12 +61,13 @@ class EvaluatorNode(Node):
         return False
 
     def evaluate(self) -> None:
-        """Evaluates if there are newer parameters or the run has taken its last step."""
+        """Evaluates if there are newer parameters, and those of the run's last update once more."""
         self._report(state="waiting")
+        phase, final = self._counter.phase, self._learned
         self._parameters.step()
         params, version = self._parameters.params, self._parameters.version
-        final = self._counter.phase == "evaluating"
-        if self._counter.phase == "finished" or (version == self._version and not final):
+        is_due = final or (version != self._version and phase != "evaluating")
+        if phase == "finished" or not is_due:
             return
         self._report(state="evaluating")
         steps, self._version = self._steps, version
@@ -89,10 +89,10 @@ class EvaluatorNode(Node):
         close_quietly(self._environment)
 
     def _report(self, **values: Any) -> None:
-        before, answer = self._counter.phase, self._counter.report(**values)
-        if before != "evaluating" and self._counter.phase == "evaluating":
+        answer = self._counter.report(**values)
+        if answer["learned"] and not self._learned:
             self._until = self._clock.process_time() + _FINAL_SECONDS
-        self._steps = answer["counters"]["steps"]
+        self._steps, self._learned = answer["counters"]["steps"], answer["learned"]
 
     def _before_step(self, _: TimeStep) -> None:
         self._rest()

@@ -45,8 +45,7 @@ class LearningNode(Node):
         self._snapshots = Snapshots(folder, keep=run.keep_snapshots)
         every, seconds = max(1, run.schedule[2] // sharers), run.snapshot_seconds
         self._interval = SnapshotInterval(0, every=every, seconds=seconds, clock=self._clock)
-        self._steps = 0  # which its snapshots count
-        self._next_report = 0.0
+        self._steps, self._next_report = 0, 0.0  # its snapshots count the steps
         self._saved_updates = -1  # in the newest snapshot; -1 until the node has started
         self._last = self._clock.monotonic(), 0.0  # see `_learned`
 
@@ -136,6 +135,7 @@ class LearnerNode(LearningNode):
         is_over = not self.learner.step(_WAIT_SECONDS) and self._counter.phase == "evaluating"
         self._report_and_save()
         if is_over:
+            self.learner.publish()  # for the last evaluation
             self.save()
             self._counter.report(final=True)
         return True

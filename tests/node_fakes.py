@@ -42,7 +42,7 @@ class Counter:
     def __init__(self, grants=()):
         self.grants, self.claims, self.reports = list(grants), [], []
         self.processes, self.states = [], {}
-        self.phase, self.started, self.steps = "learning", None, 0
+        self.phase, self.started, self.steps, self.learned = "learning", None, 0, True
 
     def open(self, counters, names):
         self.started = (dict(counters), names)
@@ -63,7 +63,8 @@ class Counter:
             self.processes.append(restarts)
             granted = self.grants.pop(0) if self.grants else 0
         counters = {"steps": self.steps, "episodes": 0}
-        return {"phase": self.phase, "counters": counters, "granted": granted}
+        answer = {"phase": self.phase, "counters": counters, "granted": granted}
+        return answer | {"learned": self.learned and self.phase == "evaluating"}
 
 
 class Parameters:

@@ -62,11 +62,11 @@ def write_untrained_run(directory, config):
     return directory
 
 
-def loop_of(config, wrap=lambda environment, index: environment):
+def loop_of(config, wrap=lambda environment, index: environment, agent=None):
     """The loop of a run without files; `wrap` may change each actor's environments."""
     environments = make_environments(config)
     config = config.resolve(environments[0].spec)
-    agent = config.entry.make_agent(environments[0].spec, config.agent_config)
+    agent = agent or config.entry.make_agent(environments[0].spec, config.agent_config)
     environments = [wrap(made, index) for index, made in enumerate(environments)]
     return make_loop(config, agent, environments)
 

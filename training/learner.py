@@ -114,7 +114,7 @@ class ParameterServer:
         """Nothing is published yet; `get` waits for `max_wait` seconds, 0 in one thread."""
         self.packing, self._max_wait = packing, max_wait
         self._changed = clock.condition()
-        self.version, self.wanted = -1, True
+        self.version, self.wanted, self._published = -1, True, 0
         self._blob: bytes | None = None
 
     def state(self) -> dict[str, Any]:
@@ -130,13 +130,17 @@ class ParameterServer:
         blob = self.packing.pack({"new_priority": np.float64(new_priority), "params": params})
         with self._changed:
             self.version, self._blob, self.wanted = version, blob, False
+            self._published += 1
             self._changed.notify_all()
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
-        """The newest version, for which it waits a moment, and its bytes if the caller lacks it."""
+        """The newest version, and its bytes if the caller lacks it.
+
+        It waits a moment for the learner to publish: what is there was published for another call.
+        """
         with self._changed:
-            self.wanted = True
-            self._changed.wait_for(lambda: self.version > known_version, self._max_wait)
+            self.wanted, before = True, self._published
+            self._changed.wait_for(lambda: self._published > before, self._max_wait)
             return self.version, None if self.version == known_version else self._blob
 
 

@@ -49,9 +49,9 @@ def act(counter, name, number, taken, *, restarts=0, **values):
 NUMBERS = itertools.count()
 
 
-def report(counter, name, **values):
+def report(counter, name, key="phase", **values):
     """The phase in the answer to a node that reports for the first time with this number."""
-    return counter.report(name, (0, next(NUMBERS)), values)["phase"]
+    return counter.report(name, (0, next(NUMBERS)), values)[key]
 
 
 def steps_in_rows(directory):
@@ -116,6 +116,16 @@ def test_phases(make_counter, tmp_path):
     assert report(counter, "learner/0", final=True) == "evaluating"
     counter.step()
     assert read_json(tmp_path / STATUS)["phase"] == "finished"
+
+
+def test_all_is_learned_when_no_worker_has_an_update_left(make_counter):
+    counter = make_counter(steps=1, names=[])
+    act(counter, "worker/0", 0, 1, due=True)
+    seen = [report(counter, "parameter_server/0", "learned", final=True)]
+    counter.step()
+    seen += [report(counter, "parameter_server/0", "learned", final=final) for final in (0, 1)]
+    seen += [report(counter, "worker/0", "learned", due=due) for due in (True, False)]
+    assert seen == [False, False, False, False, True]
 
 
 MODES = ("greedy_arm", "sampled_arm")

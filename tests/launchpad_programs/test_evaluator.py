@@ -57,7 +57,10 @@ def test_each_version_is_evaluated_once_and_the_last_one_again_at_the_end(make_n
     (values,) = reported(counter)
     assert (values["version"], values["length"], values["final"]) == (7, 9.0, False)
     assert values["metrics"] == {"evaluator_return_greedy": values["return"]}
-    counter.phase = "evaluating"
+    counter.phase, counter.learned = "evaluating", False
+    node.evaluate()
+    assert len(reported(counter)) == 1, "it waits for the last update"
+    counter.learned = True
     node.evaluate()
     assert [e["final"] for e in reported(counter)] == [False, True]
     counter.phase = "finished"

@@ -297,7 +297,7 @@ def test_restored_episodes_are_cut_unless_they_continue(continues, monkeypatch):
 # Several actors: a program in one thread
 
 
-def make_program(events=None):
+def make_program(events=None, agent=None):
     """Of three actors with an environment each, which fetch parameters every 5 steps."""
     run = RunConfig(
         agent="noisy_agent:NOISY",
@@ -310,7 +310,24 @@ def make_program(events=None):
     def taped(environment, index):
         return environment if events is None else Tape(environment, {"step"}, events, index)
 
-    return loop_of(run, taped)
+    return loop_of(run, taped, agent)
+
+
+def test_actors_in_one_thread_fetch_the_newest_parameters():
+    """Not those of the fetch before: an actor's state here is the version with which it acted."""
+
+    def act(version, state, timestep):
+        return Decision(jnp.int32(0), {"seen": jnp.float32(0)}, version)
+
+    loop = make_program(agent=constant_agent(explore=act))
+    seen, made = [], []
+    for _ in range(40):
+        made.append(loop.learner.updates)
+        advance(loop, 1)
+        seen.append(loop.actor_states().tolist())
+    assert made[-1] > 20
+    # After every fifth step, before the updates that are due then.
+    assert seen == [[made[max(step // 5 * 5 - 1, 0)]] * 3 for step in range(40)]
 
 
 def test_each_actor_steps_once_in_a_seeded_order():
