@@ -56,11 +56,9 @@ def window(rng, horizon=7, num_actions=3, ends=0.3):
     }
 
 
-def _compiled(function):
-    static = _STATIC.intersection(inspect.signature(function).parameters)
-    return jax.jit(function, static_argnames=sorted(static))
-
-
 for _name in losses.__all__:
     _value = getattr(losses, _name)
-    globals()[_name] = _compiled(_value) if inspect.isfunction(_value) else _value
+    if inspect.isfunction(_value):
+        _statics = sorted(_STATIC.intersection(inspect.signature(_value).parameters))
+        _value = jax.jit(_value, static_argnames=_statics)
+    globals()[_name] = _value

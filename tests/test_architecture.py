@@ -76,18 +76,15 @@ def parse(name: str, text: str, is_package: bool = False) -> Source:
     return Source(name, is_package, ast.parse(text))
 
 
-def source_paths() -> list[Path]:
-    found = [path for path in source_files.MODULES if path.parts[0] in {path.name, *LAYERS}]
-    return sorted(ROOT / path for path in found)
-
-
 def find_sources() -> list[Source]:
     sources = []
-    for path in source_paths():
-        parts = ["retrax", *path.relative_to(ROOT).with_suffix("").parts]
-        is_package = parts[-1] == "__init__"
-        name = ".".join(parts[:-1] if is_package else parts)
-        sources.append(parse(name, path.read_text(encoding="utf-8"), is_package))
+    for path in sorted(source_files.MODULES):
+        if path.parts[0] in {path.name, *LAYERS}:
+            parts = ["retrax", *path.with_suffix("").parts]
+            is_package = parts[-1] == "__init__"
+            name = ".".join(parts[:-1] if is_package else parts)
+            text = (ROOT / path).read_text(encoding="utf-8")
+            sources.append(parse(name, text, is_package))
     return sources
 
 

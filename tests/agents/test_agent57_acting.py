@@ -192,20 +192,15 @@ PAID = (1.0, 3.0, 9.0, 2.0, 0.5)
 def test_evaluators_alternate_between_five_greedy_and_five_sampled_episodes(number):
     """The sampled arms are all, from another one in each pair on; the best of them is greedy."""
     assert N == 5
-    state = evaluator()[0].begin(jax.random.key(0), number, 8)
-    state, sampled, greedy, modes = evaluated(state, 20, PAID)
+    each = [evaluator()[0].begin(jax.random.key(0), k, 2 * N) for k in range(2 * N)]
+    assert [evaluated(x, 1, PAID)[1] for x in each] == [a for k in range(N) for a in ([], [k])]
+    state, sampled, greedy, modes = evaluated(each[number], 20, PAID)
     assert modes == ([number % 2 == 0] * 5 + [number % 2 == 1] * 5) * 2
     assert sampled[:5] == [(number // 2 + k) % N for k in range(N)]
     assert sampled[5:] == [2] * 5, "by upper confidence bound"
     assert greedy == [0] * 5 * (number % 2 == 0) + [2] * 5 * (1 + number % 2)
     assert state.evaluator.episodes == 20
     assert not state.bandit.num_pulls
-
-
-def test_first_episodes_of_parallel_evaluators_sample_every_arm():
-    begin = evaluator()[0].begin
-    found = [evaluated(begin(jax.random.key(0), k, 2 * N), 1, PAID)[1] for k in range(2 * N)]
-    assert found == [arms for k in range(N) for arms in ([], [k])]
 
 
 def test_greedy_episodes_are_no_pulls_of_the_sampled_mode():

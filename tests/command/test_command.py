@@ -297,12 +297,6 @@ def replace(run, old, new):
     (run / "config.json").write_text(text.replace(old, new))
 
 
-def without_rate(run):
-    values = json.loads((run / "config.json").read_text())
-    del values["agent_config"]["rate"]
-    (run / "config.json").write_text(json.dumps(values))
-
-
 def cut(*paths):
     for path in paths:
         path.write_bytes(path.read_bytes()[:-3])
@@ -318,6 +312,7 @@ def rename(run):
 
 
 UNIFORM = ('"selector": "proportional"', '"selector": "uniform"')
+NO_RATE = ('"rate": 0.0078125,', "")
 LONGER = ('"sequence_length": 4', '"sequence_length": 5')
 DAMAGED = "{run}/config.json is damaged or of another version"
 NO_OLDER = "no older one is intact, and the run must be trained again in "
@@ -329,7 +324,7 @@ MISFIT = "{run}/snapshots/240.npz is of another agent, config or version"
     [
         (lambda run: (run / "config.json").unlink(), *["is not a run directory"] * 2),
         (lambda run: cut(run / "config.json"), *[DAMAGED] * 2),
-        (without_rate, *["retrax: agent_config.rate is missing."] * 2),
+        (lambda run: replace(run, *NO_RATE), *["retrax: agent_config.rate is missing."] * 2),
         (lambda run: shutil.rmtree(run / "snapshots"), None, "--resume starts from the beginning"),
         (lambda run: cut(*(run / "snapshots").iterdir()), NO_OLDER, "damaged"),
         (rename, "(its counters are those at 240 steps)", "at 240 steps"),

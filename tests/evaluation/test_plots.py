@@ -218,17 +218,21 @@ def test_rejects_what_cannot_be_drawn(tmp_path, file, text, match, options):
     assert not output.parent.exists()
 
 
-def test_leaves_pyplot_alone(tmp_path):
+def test_leaves_pyplot_and_tensorflow_alone(tmp_path):
     """A library that touches pyplot may open windows, and keeps every figure in memory."""
     run = make_run(tmp_path / "run", SHORT)
     program = f"""
 import pathlib, sys
 from retrax import evaluation
+from retrax.training.recorder import Counters, MetricsTable
 assert "matplotlib" not in sys.modules, "importing retrax.evaluation should not cost a second"
 evaluation.plot_learning_curves([pathlib.Path({str(run)!r})], pathlib.Path({str(run / "a.png")!r}))
 assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.modules
+table = MetricsTable(pathlib.Path({str(tmp_path)!r}), ["loss"], resumed_at=None)
+table.write(Counters(steps=1), {{"loss": 2.0}}, {{}})
+assert "tensorflow" not in sys.modules
 """
-    run_python("-c", program)
+    run_python("-W", "error", "-c", program)
 
 
 @pytest.mark.parametrize(("agents", "beside"), [(4, False), (5, True)])

@@ -315,19 +315,16 @@ def make_program(events=None, agent=None):
 
 def test_actors_in_one_thread_fetch_the_newest_parameters():
     """Not those of the fetch before: an actor's state here is the version with which it acted."""
-
-    def act(version, state, timestep):
-        return Decision(jnp.int32(0), {"seen": jnp.float32(0)}, version)
-
-    loop = make_program(agent=constant_agent(explore=act))
-    seen, made = [], []
-    for _ in range(40):
+    seen = {"seen": jnp.float32(0)}
+    agent = constant_agent(explore=lambda version, *_: Decision(jnp.int32(0), seen, version))
+    loop = make_program(agent=agent)
+    made = []
+    for step in range(40):
         made.append(loop.learner.updates)
         advance(loop, 1)
-        seen.append(loop.actor_states().tolist())
+        # Fetched after every fifth step, before the updates that are due then.
+        assert loop.actor_states().tolist() == [made[max(step // 5 * 5 - 1, 0)]] * 3
     assert made[-1] > 20
-    # After every fifth step, before the updates that are due then.
-    assert seen == [[made[max(step // 5 * 5 - 1, 0)]] * 3 for step in range(40)]
 
 
 def test_each_actor_steps_once_in_a_seeded_order():

@@ -9,7 +9,6 @@ import types
 
 import numpy as np
 import pytest
-from fresh_python import run_python
 from rich.console import Console
 from run_files import read_tensorboard
 
@@ -205,17 +204,6 @@ def test_rows_that_a_spreadsheet_wrote_are_kept(tmp_path, caplog):
     write(tmp_path, [], resumed_at=2)
     assert path.read_bytes() == before
     assert caplog.text == ""
-
-
-def test_tensorflow_is_never_imported(tmp_path):
-    program = f"""
-import pathlib, sys
-from retrax.training.recorder import Counters, MetricsTable
-table = MetricsTable(pathlib.Path({str(tmp_path)!r}), ["loss"], resumed_at=None)
-table.write(Counters(steps=1), {{"loss": 2.0}}, {{}})
-assert "tensorflow" not in sys.modules
-"""
-    run_python("-W", "error", "-c", program)
 
 
 class Tracker:
