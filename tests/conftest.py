@@ -59,8 +59,9 @@ def pytest_runtest_teardown():
         _kept = process.memory_info().rss
 
 
-# Files of tests that are marked `once`, beside `device/`: numbers of agents, runs on devices.
+# Files whose tests are marked `once`, as in `device/`: numbers of agents, devices, what takes long.
 _ONCE = {
+    *("test_failing_environments", "test_atari57", "test_simulated", "test_rainbow"),
     *("test_acer", "test_actor_critics", "test_agent57", "test_agent57_acting", "test_d4pg"),
     *("test_reactor", "test_reward_scale", "test_normalization", "test_evaluation_average"),
     *("test_benchmark", "test_check_agent", "test_devices", "test_learning", "test_on_device"),

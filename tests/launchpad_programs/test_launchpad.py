@@ -60,7 +60,6 @@ def test_processes_of_nodes(tmp_path):
             assert not (tmp_path / "learner_saved").exists()
         finally:
             launcher.kill()
-        # Nobody has waited for some of them.
         wait_for(lambda: {x.status() for x in nodes if x.is_running()} <= {"zombie"}, 10)
         assert launcher.stderr.read().endswith("ValueError: the node's own sentence\n")
     assert (tmp_path / "learner_saved").exists()
