@@ -41,7 +41,7 @@ BUDGETS = {
     "agents": 4568,
     "environments": 3520,
     "replay": 2927,
-    "training": 3625,
+    "training": 3624,
     "device": 800,
     "evaluation": 1807,
     "command": 2029,

@@ -333,18 +333,9 @@ def _acting_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvir
         writer = replay.writer(config.environments_of(index))
         parameters: Learner | ParameterClient = learner
         if server is not None and period is not None:
-            get = functools.partial(_newest, learner, server)
-            parameters = ParameterClient(get, server.packing, update_period=period, threaded=False)
+            get, packing = learner.fetch, server.packing
+            parameters = ParameterClient(get, packing, update_period=period, threaded=False)
         actors.append(Actor.of_run(config, agent, environment, index, writer, parameters))
     seed = derive_seed(config.seed, Purpose.ORDER)
     order = np.random.default_rng(seed) if len(actors) > 1 else None
     return Loop(actors, learner, [replay], order=order)
-
-
-def _newest(
-    learner: Learner, server: ParameterServer, known_version: int
-) -> tuple[int, bytes | None]:
-    """`server.get` in the learner's thread, which cannot publish while an actor waits."""
-    if server.version < learner.updates:
-        learner.publish()
-    return server.get(known_version)

@@ -134,14 +134,15 @@ class ParameterServer:
             self._changed.notify_all()
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
-        """The newest version, and its bytes if the caller lacks it.
-
-        It waits a moment for the learner to publish: what is there was published for another call.
-        """
+        """`newest`, after a moment for the learner: what is there was published for other calls."""
         with self._changed:
             self.wanted, before = True, self._published
             self._changed.wait_for(lambda: self._published > before, self._max_wait)
-            return self.version, None if self.version == known_version else self._blob
+            return self.newest(known_version)
+
+    def newest(self, known_version: int) -> tuple[int, bytes | None]:
+        """The published version, and its bytes if the caller lacks it."""
+        return self.version, None if self.version == known_version else self._blob
 
 
 class ParameterClient:
@@ -442,6 +443,13 @@ class Learner:
         if self._parameters is not None:
             priority = self._replay.status().new_priority
             self._parameters.publish(self.updates, self.params, priority)
+
+    def fetch(self, known_version: int) -> tuple[int, bytes | None]:
+        """As `ParameterServer.get`, for actors in the learner's thread: it publishes meanwhile."""
+        assert self._parameters is not None
+        if self._parameters.version < self.updates:
+            self.publish()
+        return self._parameters.newest(known_version)
 
     def snapshot(self) -> Snapshot:
         """Learner, replay and `updates`; the caller adds the other counters."""

@@ -50,7 +50,7 @@ NUMBERS = itertools.count()
 
 
 def report(counter, name, key="phase", **values):
-    """The phase in the answer to a node that reports for the first time with this number."""
+    """The phase, or another part, of the answer to a node that reports under a new number."""
     return counter.report(name, (0, next(NUMBERS)), values)[key]
 
 
