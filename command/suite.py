@@ -9,7 +9,7 @@ from typing import Annotated
 import dm_env
 import numpy as np
 
-from ..basics.files import writing
+from ..basics.files import replacing, writing
 from ..basics.validation import Range
 from ..datatypes import TimeStep
 from ..environments.atari import FRAME_SKIP, EmulatedAtari, emulated_game
@@ -97,14 +97,14 @@ def record_states(
     with contextlib.closing(EmulatedAtari(game, seed=seed, **switches)) as environment:
         found, watch = recorded_states(environment.emulator_state, np.random.default_rng(seed))
         trained = load_for(config, run, environment)
-        with writing(output):  # else it is refused before the episodes are played
-            output.parent.mkdir(parents=True, exist_ok=True)
-            output.open("ab").close()
-        evaluation = Evaluation(
-            config, trained.agent, environment, seed=seed, episodes=states, before_step=watch
-        )
-        evaluation.run(trained.params, trained.actors, trained.steps)
-    save_states(output, game, found)
+        if output.is_dir():
+            raise ValueError(f"--output {output} is a folder: name a file.")
+        with replacing(output) as partial:
+            save_states(partial, game, [])  # or refused before the episodes are played
+            Evaluation(
+                config, trained.agent, environment, seed=seed, episodes=states, before_step=watch
+            ).run(trained.params, trained.actors, trained.steps)
+            save_states(partial, game, found)
     print(f"{states} states of {game} in {output}")
 
 

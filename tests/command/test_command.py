@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -197,11 +198,8 @@ def test_a_device_that_is_not_there(tmp_path):
 
 
 def test_missing_libraries_are_told_and_our_own_errors_keep_their_traceback(refused, monkeypatch):
-    def make(*arguments, **options):
-        raise errors.pop()
-
-    errors = [AttributeError("ours"), DependencyNotInstalled("Box2D is not installed")]
-    monkeypatch.setattr(RunConfig, "make_environment", make)
+    errors = [DependencyNotInstalled("Box2D is not installed"), AttributeError("ours")]
+    monkeypatch.setattr(RunConfig, "make_environment", Mock(side_effect=errors))
     assert refused(*CATCH.split()) == "retrax: Box2D is not installed\n"
     with pytest.raises(AttributeError, match="ours"):
         main(CATCH.split())

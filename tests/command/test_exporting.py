@@ -1,6 +1,7 @@
 """Exported agents: they act as the run's agent does, bit for bit, in a process without retrax."""
 
 import json
+from unittest.mock import Mock
 
 import chex
 import jax
@@ -198,10 +199,8 @@ def test_wrong_input_is_one_sentence(refused, finished, tmp_path):
 
 
 def test_nothing_half_written_stays(finished, tmp_path, monkeypatch):
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(exporting.shutil, "copyfile", fail)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(exporting.shutil, "copyfile", Mock(side_effect=full))
     with pytest.raises(OSError, match=r"agent cannot be written: No space left on device\."):
         retrax.export(finished, tmp_path / "agent", platforms=("cpu",))
     assert list(tmp_path.iterdir()) == []
@@ -210,11 +209,8 @@ def test_nothing_half_written_stays(finished, tmp_path, monkeypatch):
 def test_what_a_platform_lacks_is_named(finished, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"must be some of cpu, cuda, rocm, tpu, got abacus"):
         retrax.export(finished, tmp_path / "agent", platforms=("cpu", "abacus"))
-
-    def lower(*_, platforms):
-        raise NotImplementedError("No rule for 'sort' on platform tpu.\nMore.")
-
-    monkeypatch.setattr(jax.export, "export", lower)
+    lacking = NotImplementedError("No rule for 'sort' on platform tpu.\nMore.")
+    monkeypatch.setattr(jax.export, "export", Mock(side_effect=lacking))
     sentence = (
         "noisy_agent:NOISY cannot be exported for cpu, tpu: No rule for 'sort' on platform tpu."
     )

@@ -1,6 +1,7 @@
 """`evaluate --starts`, `evaluate-suite` and `record-states`, with agents that never learned."""
 
 import json
+from unittest.mock import Mock
 
 import average_agent
 import dm_env
@@ -13,7 +14,7 @@ from retrax.command.suite import recorded_states
 from retrax.environments.atari import Atari, EmulatedAtari
 from retrax.environments.start_states import load_states
 from retrax.evaluation.atari57 import GAMES
-from retrax.evaluation.evaluations import evaluation_environments
+from retrax.evaluation.evaluations import Evaluation, evaluation_environments
 from retrax.training.run_config import RunConfig
 
 LIVES = "ALE/Breakout-v5,episodic_life=yes,clip_rewards=True,frame_stack=2,num_threads=1"
@@ -176,6 +177,16 @@ def test_recording_refuses_before_it_plays(runs, tmp_path, refused):
     refuses("for Atari games (ALE/...), not for 'catch'", runs["catch"], *output)
     refuses("--states must be an integer >= 1, got 0", runs["pong"], *output, "--states", 0)
     refuses("--steps must be an integer >= 1, got 0", runs["pong"], *output, "--steps", 0)
+    refuses(f"--output {tmp_path} is a folder: name a file", runs["pong"], "--output", tmp_path)
+
+
+def test_an_interrupted_recording_leaves_the_file_as_it_was(runs, tmp_path, monkeypatch, retrax):
+    monkeypatch.setattr(Evaluation, "run", Mock(side_effect=KeyboardInterrupt))
+    command = ["record-states", runs["pong"], "--output", tmp_path / "states.npz"]
+    for left in [], ["precious"]:
+        assert retrax(*command)[0] == 130
+        assert [path.read_text() for path in tmp_path.iterdir()] == left
+        (tmp_path / "states.npz").write_text("precious")
 
 
 def record(lengths, episodes, seed=0):

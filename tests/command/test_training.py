@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import time
+from unittest.mock import Mock
 
 import gymnasium
 import noisy_agent
@@ -173,11 +174,7 @@ def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(
     assert "Traceback" in (directory / "log.txt").read_text()
     handlers = logging.getLogger("retrax").handlers
     assert [x for x in handlers if type(x).__module__.startswith("retrax")] == []
-
-    def fail(self):
-        raise RuntimeError("something\nlong")
-
-    monkeypatch.setattr(Loop, "advance", fail)
+    monkeypatch.setattr(Loop, "advance", Mock(side_effect=RuntimeError("something\nlong")))
     _, _, err = retrax(*tiny, "--run-directory", tmp_path / "other")
     assert err.splitlines()[-1].startswith("retrax: The run failed at 0 steps: something (trace")
 

@@ -1,4 +1,5 @@
 import os
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -140,9 +141,7 @@ def test_without_opengl_everything_but_drawing_works(backend, codes):
 
 
 def test_another_mujoco_is_named(monkeypatch):
-    def load(*arguments, **options):
-        raise AttributeError("'MjModel' object has no attribute 'flex_vertedge'")
-
-    monkeypatch.setattr(suite, "load", load)
+    lacking = AttributeError("'MjModel' object has no attribute 'flex_vertedge'")
+    monkeypatch.setattr(suite, "load", Mock(side_effect=lacking))
     with pytest.raises(ValueError, match=r"cannot be made with MuJoCo \d.* \(dm_control needs MuJ"):
         make("dm_control:cartpole/swingup")

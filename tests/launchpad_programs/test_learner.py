@@ -2,6 +2,7 @@
 
 import math
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -162,11 +163,7 @@ def test_it_stops_while_it_compiles_and_saves_nothing(make_node):
 def test_a_learner_that_fails_saves_nothing(make_node, tmp_path, method):
     counter, learner, node = make_node(starts=False)
     counter.steps = 50
-
-    def diverge(*arguments):
-        raise FloatingPointError("the learner diverged")
-
-    setattr(learner, method, diverge)
+    setattr(learner, method, Mock(side_effect=FloatingPointError("the learner diverged")))
     with pytest.raises(FloatingPointError, match="diverged"):
         node.run()
     assert learner.saves == 0

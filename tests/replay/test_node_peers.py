@@ -2,6 +2,7 @@
 
 import time
 import weakref
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -130,12 +131,7 @@ def test_rows_that_are_held_back_do_not_delay_a_stop():
     writer.close()
     assert time.monotonic() - started < 1
     assert 8 <= node.status()[0] < 2 * 8, "held back as in all the program"
-
-    class Gone:
-        def send(self, *arguments):
-            raise Stopped
-
-    writer._peer, writer._answer = Gone(), None
+    writer._peer, writer._answer = Mock(**{"send.side_effect": Stopped}), None
     writer.close()
 
 
