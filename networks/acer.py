@@ -177,12 +177,10 @@ def make_acer_network(
     sqrt(2) keeps the size of features through ReLU; None: Haiku's weights, of deviation
     1 / sqrt(inputs), which shrink it.
     """
-    w_init = None if orthogonal_gain is None else hk.initializers.Orthogonal(orthogonal_gain)
-    chosen = choose_torso(
-        observation, convolutions, vector_sizes, jax.nn.relu, w_init=w_init, own=torso
-    )
+    init = None if orthogonal_gain is None else hk.initializers.Orthogonal(orthogonal_gain)
+    chosen = choose_torso(observation, convolutions, vector_sizes, jax.nn.relu, init, torso)
     return make_recurrent_network(
-        lambda: AcerModule(chosen, actions, w_init=w_init, **sizes), observation
+        lambda: AcerModule(chosen, actions, w_init=init, **sizes), observation
     )
 
 

@@ -50,13 +50,14 @@ class R2D2Module(hk.Module):
         lstm_size: int = 512,
         head_size: int = 512,
         recurrent: bool = True,
+        w_init: hk.initializers.Initializer | None = None,
         name: str | None = None,
     ):
         super().__init__(name=name)
         self._num_actions, self._num_arms = num_actions, num_arms
         self._head_size = head_size
         self._torso = torso()
-        self._linear = hk.Linear(torso_size, name="linear")
+        self._linear = hk.Linear(torso_size, w_init=w_init, name="linear")
         self._memory = Memory(lstm_size, recurrent, name="memory")
 
     def initial_state(self) -> Any:
@@ -126,33 +127,34 @@ def make_agent57_networks(
     observation: specs.Array,
     *,
     num_actions: int,
-    num_arms: int,
     convolutions: Convolutions | None = DQN_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
     embedding_size: int = 32,
     classifier_size: int = 128,
     novelty_size: int = 128,
-    **value_sizes: Any,
+    orthogonal_gain: float | None = None,
+    **sizes: Any,
 ) -> Agent57Networks:
     """Agent57's networks for one kind of observation.
 
     Every torso is chosen as in `choose_torso`. `embedding_size` is D, of the controllable state;
     `classifier_size` the hidden units of the action classifier; `novelty_size` is E, the outputs of
-    random network distillation. `value_sizes` are other arguments of `R2D2Module`.
+    random network distillation. `orthogonal_gain` is as in `make_acer_network`, for every torso and
+    the values' linear layer. `sizes` are other arguments of `R2D2Module`.
     """
-    torso = choose_torso(observation, convolutions, vector_sizes, jax.nn.relu)
+    init = None if orthogonal_gain is None else hk.initializers.Orthogonal(orthogonal_gain)
+    torso = choose_torso(observation, convolutions, vector_sizes, jax.nn.relu, init)
     index, number = specs.Array((), np.int32), specs.Array((), np.float32)
     embedded = specs.Array((embedding_size,), np.float32)
     inputs = R2D2Inputs(observation, index, number, number, index)
-
-    def value() -> R2D2Module:
-        return R2D2Module(torso, num_actions=num_actions, num_arms=num_arms, **value_sizes)
 
     def embedding(size: int) -> FeedForwardNetwork:
         return make_feed_forward_network(lambda: EmbeddingModule(torso, size), observation)
 
     return Agent57Networks(
-        value=make_recurrent_network(value, inputs),
+        value=make_recurrent_network(
+            lambda: R2D2Module(torso, num_actions=num_actions, w_init=init, **sizes), inputs
+        ),
         embedding=embedding(embedding_size),
         classifier=make_feed_forward_network(
             lambda: ActionClassifier(num_actions, classifier_size), embedded, embedded

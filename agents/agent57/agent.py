@@ -184,10 +184,8 @@ def make_agent(
     def begin(key: Array, actor_id: Array, num_actors: int) -> ActorState:
         intrinsic = None
         if is_curious:
-            embedding: Any = ()
-            if keeps_embedding:
-                shapes = jax.eval_shape(nets.embedding.init, jax.random.key(0))
-                embedding = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+            shapes = jax.eval_shape(nets.embedding.init, jax.random.key(0))
+            embedding = jax.tree.map(jnp.zeros_like, shapes) if keeps_embedding else ()
             memory = episodic_memory.init(config.episodic_capacity, config.embedding_size)
             intrinsic = IntrinsicState(memory, novelty.init(), embedding)
         return ActorState(
@@ -628,6 +626,7 @@ def _make_networks(
         embedding_size=config.embedding_size,
         classifier_size=scaled(config.classifier_size),
         novelty_size=scaled(config.novelty_size),
+        orthogonal_gain=config.orthogonal_gain,
     )
 
 

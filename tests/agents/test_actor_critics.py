@@ -29,13 +29,15 @@ from linear_agents import (
 from retrax.networks import VectorTorso
 
 BOTH = ["acer", "reactor"]
+BEHIND = {"acer": "hidden", "reactor": "shared", "agent57": "~/linear"}  # the layers after torsos
 LENGTH = 6
 # Settings with which a network's memory is stored with the rows.
 STORED = {"acer": {"memory_size": 4}, "reactor": {"initial_state": "stored"}}
 
 
 def small(name, **changes):
-    return PACKAGES[name].Config.small(scale_rewards=False, **{**TINY[name], **changes})
+    scale = {} if name == "agent57" else {"scale_rewards": False}
+    return PACKAGES[name].Config.small(**{**TINY[name], **scale, **changes})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_a_torso_of_another_shape_is_refused_before_training(name):
         make_agent(spec, config, network=network, torso=lambda: VectorTorso((8,)))
 
 
-@pytest.mark.parametrize(("name", "layer"), [("acer", "hidden"), ("reactor", "shared")])
+@pytest.mark.parametrize(("name", "layer"), BEHIND.items())
 def test_an_orthogonal_gain_keeps_the_size_of_features(name, layer):
     """Columns of the convolutions and of the layer behind them are orthogonal, of length 3."""
     image = SPECS["discrete"]._replace(observations=specs.Array((20, 20, 1), np.uint8))
@@ -158,7 +160,7 @@ def test_an_orthogonal_gain_keeps_the_size_of_features(name, layer):
     params = jax.jit(agent.init)(jax.random.key(0)).params
     modules, _ = jax.tree.flatten_with_path(params, is_leaf=lambda x: "w" in x)
     found = [x for path, x in modules if "torso" in str(path) or f"/{layer}'" in str(path)]
-    assert len(found) == 3
+    assert len(found) == (6 if name == "agent57" else 3)  # which has two networks
     for module in found:
         columns = module["w"].reshape(-1, module["w"].shape[-1])
         np.testing.assert_allclose(columns.T @ columns, 9 * np.eye(columns.shape[1]), atol=1e-5)
