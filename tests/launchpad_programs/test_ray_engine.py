@@ -258,6 +258,7 @@ def launch(alone, temporary, tmp_path):
     wait_for(lambda: not list(temporary.iterdir()))
 
 
+@pytest.mark.once
 @pytest.mark.timeout(600)
 def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary, tmp_path, monkeypatch):
     """Exact steps, exit status 0, only loopback, no orphan, nothing in the temporary folder.
