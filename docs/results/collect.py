@@ -90,7 +90,7 @@ def write_configs(path: Path, new: dict[str, dict[str, Any]]) -> None:
 def merged(rows: list[dict[str, str]], every: int) -> list[dict[str, str]]:
     """The last of each `every` rows, counted from the end, with the mean return of all episodes.
 
-    Their seconds and updates are left out: the table of scores has them.
+    Their seconds and updates are left out but for the run's last: the table of scores has them.
     """
     counts = np.diff([int(row["episodes"]) for row in rows], prepend=0)
     returns = np.array([float(row["episode_return"] or 0) for row in rows])
@@ -99,7 +99,8 @@ def merged(rows: list[dict[str, str]], every: int) -> list[dict[str, str]]:
         part = slice(max(end - every, 0), end)
         count = counts[part].sum()
         mean = str(returns[part] @ counts[part] / count) if count else ""
-        found.append(rows[end - 1] | {"episode_return": mean, "seconds": "", "updates": ""})
+        last = {} if end == len(rows) else {"seconds": "", "updates": ""}
+        found.append(rows[end - 1] | {"episode_return": mean} | last)
     return found[::-1]
 
 

@@ -30,7 +30,7 @@ PAGES: dict[str, str] = {  # names of runs, as a pattern
     "classic": r".*",
     "control": r"(small|acer)-.*",
     "minatar": r"(?!((device|slow)-)?reactor-|device-agent57-).*",  # other settings than today's
-    "atari": r"(acer|reactor(_longer)?)-.*",
+    "atari": r"(acer|agent57|reactor(_longer)?)-.*",
     "defaults": r".*",
     "reactor": r"catch|memory",
     "acer": r"catch",

@@ -19,6 +19,7 @@ GAMES = {
     ("ACER", "atari_laptop before"): "before",
     ("Reactor", "atari_laptop"): "reactor",
     ("Reactor", "atari_laptop, continued"): "reactor_longer",
+    ("Agent57", "atari_laptop"): "agent57",
 }
 OTHERS = ("DQN", "Rainbow", "IQN", "QR-DQN", "PPO")
 TRIED = {
@@ -42,6 +43,16 @@ REACTOR = {
     "the same, momentum 0.9, LayerNorm after the torso": "reactor_layer_norm",
     "the same, updates twice as often": "reactor_twice",
     "atari_laptop: momentum 0.9, an entropy weight that falls": "reactor-pong",
+}
+
+REWARD = "intrinsic_reward"  # the metric
+AGENT57 = {
+    "Retrace, the paper's kernel and weight": "agent57_retrace",
+    "the same, a target network of 25 updates, not 100": "agent57_targets",
+    "the same, kernel epsilon 0.1, not 0.0001": "agent57_kernel",
+    "the same, intrinsic weight 0.03, not 0.3": "agent57_weight",
+    "the same, n-step double Q-learning": "agent57_double_q",
+    "atari_laptop: exponent 8, not 3, of the actors' epsilons": "agent57-pong",
 }
 
 FREEWAY = {
@@ -119,6 +130,24 @@ def reactor(row: dict[str, str]) -> dict[str, str]:
         "value there": rounded(value, 2),
         "dead units there": rounded(run.curve["dead_units"][last:].mean(), 3),
         "training return there": rounded(training_return(run, 10), 1),
+        "steps/s": f"{run.curve['steps'][-1] / run.curve['seconds'][-1]:.0f}",
+    }
+
+
+def agent57(row: dict[str, str]) -> dict[str, str]:
+    """Agent57 on Pong with another setting."""
+    run = one(AGENT57[row["change"]], row["seed"])
+    known = run.curve["steps"] <= 40_010
+    first = run._replace(curve={name: column[known] for name, column in run.curve.items()})
+    last = -(len(run.curve["steps"]) // 10)
+    return {
+        "agent steps": f"{int(run.curve['steps'][-1]):,}",
+        "updates": f"{int(run.curve['updates'][-1]):,}",
+        "intrinsic reward, up to 40,000": mean_before(first, int(first.curve["steps"][-1]), REWARD),
+        "value, last tenth": rounded(run.curve["extrinsic_value"][last:].mean(), 2),
+        "training return, 20,000 to 40,000": rounded(training_return(first, 2), 1),
+        "last tenth": rounded(training_return(run, 10), 1),
+        "evaluated": rounded(run.score, 1) if run.scores else "-",
         "steps/s": f"{run.curve['steps'][-1] / run.curve['seconds'][-1]:.0f}",
     }
 
