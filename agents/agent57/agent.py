@@ -184,8 +184,8 @@ def make_agent(
     def begin(key: Array, actor_id: Array, num_actors: int) -> ActorState:
         intrinsic = None
         if is_curious:
-            shapes = jax.eval_shape(nets.embedding.init, jax.random.key(0))
-            embedding = jax.tree.map(jnp.zeros_like, shapes) if keeps_embedding else ()
+            like = jax.eval_shape(nets.embedding.init, jax.random.key(0)) if keeps_embedding else ()
+            embedding = jax.tree.map(jnp.zeros_like, like)
             memory = episodic_memory.init(config.episodic_capacity, config.embedding_size)
             intrinsic = IntrinsicState(memory, novelty.init(), embedding)
         return ActorState(

@@ -1,6 +1,7 @@
 """The computed cells and curves of this page: `python docs/results/result_tables.py atari`."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from result_files import (
@@ -76,6 +77,11 @@ def one(name: str, seed: str) -> Run:
     return run
 
 
+def part(run: Run, rows: Any) -> Run:
+    """The run with these rows of its curve, a slice or a mask."""
+    return run._replace(curve={name: column[rows] for name, column in run.curve.items()})
+
+
 def mean_before(run: Run, steps: int, metric: str) -> str:
     """The mean of a metric in the 25,000 steps before `steps`; "-" if the run ended earlier."""
     known = run.curve["steps"]
@@ -138,7 +144,7 @@ def agent57(row: dict[str, str]) -> dict[str, str]:
     """Agent57 on Pong with another setting."""
     run = one(AGENT57[row["change"]], row["seed"])
     known = run.curve["steps"] <= 40_010
-    first = run._replace(curve={name: column[known] for name, column in run.curve.items()})
+    first = part(run, known)
     last = -(len(run.curve["steps"]) // 10)
     return {
         "agent steps": f"{int(run.curve['steps'][-1]):,}",
@@ -156,7 +162,7 @@ def early(row: dict[str, str]) -> dict[str, str]:
     """A run that was stopped before its published budget: its first and last returns."""
     run = one(EARLY[row["agent"], row["game"], row["preset"]], "0")
     fifth = len(run.curve["steps"]) // 5
-    first = run._replace(curve={name: column[:fifth] for name, column in run.curve.items()})
+    first = part(run, slice(fifth))
     metrics = {"policy entropy there": "policy_entropy", "value there": "value"}
 
     def last_fifth(metric: str) -> str:
