@@ -288,8 +288,8 @@ def _run(
                         if evaluation.is_due(at):
                             params, is_extra = loop.params, at < evaluation.next
                             actors = loop.actor_states() if config.entry.warm_start else None
-                            if means := evaluation.run(at, params, actors, stop):
-                                recorder.evaluated(means, at, params, actors, is_extra=is_extra)
+                            means = evaluation.run(at, params, actors, stop)
+                            recorder.evaluated(means, at, params, actors, is_extra=is_extra)
                         if stop.is_set():
                             break
                         if at >= recorder.next_row and not recorder.extra:

@@ -30,7 +30,7 @@ from .statistics import interval_of_episodes
 MAX_ENVS = 16  # stepped together in an evaluation
 _PREFIX = "evaluation_"
 _SHARE = 10  # an evaluation by default takes a tenth of the run's time steps at most,
-_LAST_SECONDS = 20.0  # or, at the end of the run, so long
+_LAST_SECONDS = 20.0  # or, at the end of the run, so long or a tenth of its time
 _log = logging.getLogger("retrax")
 
 
@@ -153,7 +153,7 @@ class PeriodicEvaluation:
     def __init__(self, config: RunConfig, agent: Agent, *, start: int):
         self._config, self._agent, self._last = config, agent, config.schedule[0]
         default = self._last if config.on_device else max(1, self._last // _SHARE)
-        self._is_default = config.evaluate_every is None
+        self._began, self._is_default = time.monotonic(), config.evaluate_every is None
         self._every = default if config.evaluate_every is None else config.evaluate_every
         names = "return", "length", *(f"return_{x}" for x in config.entry.evaluation_modes)
         self.columns = [f"{_PREFIX}{name}" for name in names if self._every]
@@ -169,8 +169,9 @@ class PeriodicEvaluation:
         """Means of an evaluation at a number of steps, named as in `columns`; {} if it has none."""
         config, episodes, taken = self._config, self._config.evaluation_episodes, 0
         seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, steps)
-        count = min(episodes, MAX_ENVS)
-        limit, until = self._last // _SHARE // count, time.monotonic() + _LAST_SECONDS
+        count, now = min(episodes, MAX_ENVS), time.monotonic()
+        limit = self._last // _SHARE // count
+        until = now + max(_LAST_SECONDS, (now - self._began) / _SHARE)
 
         def check(_: TimeStep) -> None:
             nonlocal taken
@@ -196,8 +197,7 @@ class PeriodicEvaluation:
             if self.next <= steps:  # else a later one may have a result
                 _log.warning(f"The evaluation at {steps} steps has no result: {first_line(error)}")
             return {}
-        pause = _SHARE * taken * count * self._is_default
-        self.next = next_multiple(steps + pause, self._every)
+        self.next = next_multiple(steps + _SHARE * taken * count * self._is_default, self._every)
         return {f"{_PREFIX}{name}": value for name, value in means.items()}
 
 

@@ -131,9 +131,8 @@ class _EventFile:
         paths = directory.glob(f"{_EVENTS_PREFIX}*")
         used = [path.name.removeprefix(_EVENTS_PREFIX).split(".")[0] for path in paths]
         second = max([int(time.time()), *(int(word) + 1 for word in used if word.isdigit())])
-        self.path = (
-            directory / f"{_EVENTS_PREFIX}{second:010d}.{socket.gethostname()}.{os.getpid()}"
-        )
+        name = f"{_EVENTS_PREFIX}{second:010d}.{socket.gethostname()}.{os.getpid()}"
+        self.path = directory / name
         self._records = RecordWriter(self.path.open("xb"))
         self._write(file_version="brain.Event:2")
 
@@ -348,12 +347,10 @@ class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
         self._functions = [each for each in made if each is not _FAILED]
 
     def __enter__(self) -> "MetricsLogger":
-        self._functions = [
-            each
-            for each in self._functions
-            if not hasattr(each, "begin")
-            or self._call(each.begin, self._values, self._directory) is not _FAILED
-        ]
+        for each in list(self._functions):
+            begin = getattr(each, "begin", lambda *_: None)
+            if self._call(begin, self._values, self._directory) is _FAILED:
+                self._functions.remove(each)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -454,9 +451,12 @@ class Recorder(contextlib.ExitStack):
         """An evaluation ended: the next row has it, and its parameters are kept if they are best.
 
         One that `is_extra`, since the run ends before the next is due, is in the last row only.
+        Without `means` it has no result, and the one before is no longer shown.
         """
         (self.extra if is_extra else self.evaluation).update(means)
-        self.greedy = means["evaluation_return"]
+        self.greedy = means.get("evaluation_return", math.nan)
+        if not means:
+            return
         is_best = self.best.offer(params, mean_return=self.greedy, steps=steps, actors=actors)
         _log.info(
             f"Evaluation at {steps} steps: return {self.greedy:.3g} over "

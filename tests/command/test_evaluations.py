@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import average_agent
 import chex
@@ -95,9 +96,8 @@ def test_rows_tell_the_newest_evaluation(evaluated):
     assert told == [120, 200, 240]
     names = ["return", "length", "return_warm", "return_lucky"]
     assert list(evaluations[0]) == [f"evaluation_{name}" for name in names]
-    assert [bool(row["evaluation_return_warm"]) for row in evaluations] == [
-        bool(row["evaluation_return"]) for row in evaluations
-    ]
+    for row in evaluations:
+        assert bool(row["evaluation_return_warm"]) == bool(row["evaluation_return"])
     assert evaluations[-1]["evaluation_length"] == "9.0"
     log = (evaluated / "log.txt").read_text()
     found = [float(row["evaluation_return"]) for row in evaluations if row["evaluation_return"]]
@@ -136,32 +136,35 @@ def test_by_default_the_end_is_evaluated(tiny, finished, retrax, tmp_path):
 
 def test_evaluations_by_default_take_a_tenth_of_the_steps_and_may_fail(monkeypatch, caplog):
     """3 time steps of 5 environments are 15: the next one comes after at least 150."""
-    script = []
+    script, now = [], [0.0]
 
     def run(self, *arguments):
-        for _ in script.pop():
+        for seconds in script.pop():
+            now[0] += seconds
             self._before_step(None)
         return Scores(0.5, 0.0, 1.0, 5, 0, 9.0, {}, {})
 
     monkeypatch.setattr(Evaluation, "run", run)
+    monkeypatch.setattr(evaluations, "time", SimpleNamespace(monotonic=lambda: now[0]))
     fields = {"steps": 1000, "log_every": 10, "snapshot_every": 10, "evaluation_episodes": 5}
     config = RunConfig(agent="reactor", environment="catch", **fields)
     evaluation, wrong = PeriodicEvaluation(config, None, start=0), (1 // x for x in [0])
-    for steps, episodes, seconds, following in (
-        (100, range(3), 20, 300),
-        (300, range(5), 20, 600),
-        (600, range(21), 20, 1000),  # 20 were allowed,
-        (1000, range(21), 20, 2100),  # but at the end
-        (1000, range(21), -1, 1000),
-        (1000, wrong, 20, 0),
+    for steps, seconds, following in (
+        (100, [9] * 3, 300),
+        (300, [9] * 5, 600),
+        (600, [0] * 21, 1000),  # 20 were allowed,
+        (1000, [0.9] * 21, 2100),  # but at the end
+        (1000, [1] * 21, 1000),
+        (1000, [50] * 21, 1000),
+        (1000, [5] * 21, 2100),  # a tenth of 1161 seconds
+        (1000, wrong, 0),
     ):
         assert evaluation.is_due(steps)
-        monkeypatch.setattr(evaluations, "_LAST_SECONDS", seconds)
-        script.append(episodes)
+        script.append(seconds)
         found = evaluation.run(steps, None, None, threading.Event())
         assert (bool(found), evaluation.next) == (following not in (0, 1000), following)
     assert not evaluation.is_due(1000)
-    long, last = (record.getMessage() for record in caplog.records)
+    *_, long, last = (record.getMessage() for record in caplog.records)
     assert long.endswith("1000 steps has no result: not all episodes ended within 20 time steps")
     assert last.startswith("The evaluation at 1000 steps has no result: integer")
     asked = PeriodicEvaluation(replace(config, evaluate_every=100), None, start=0)
@@ -229,22 +232,19 @@ def test_a_signal_ends_an_evaluation(tiny, retrax, tmp_path, monkeypatch):
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Sets the returns of the evaluations to come."""
+    """Sets the returns of the evaluations to come; None: one has no result."""
 
     def script(*returns):
         coming = list(returns)
 
         def run(self, steps, *arguments):
             self.next = next_multiple(steps, self._config.evaluate_every)
-            return {"evaluation_return": coming.pop(0), "evaluation_length": 9.0}
+            value = coming.pop(0)
+            return {} if value is None else {"evaluation_return": value, "evaluation_length": 9.0}
 
         monkeypatch.setattr(PeriodicEvaluation, "run", run)
 
     return script
-
-
-def best_steps(directory):
-    return load_agent(directory, "best").steps
 
 
 def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(
@@ -259,8 +259,6 @@ def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(
     assert "Evaluation at 160 steps: return 0.25 over 20 episodes." in err
     run = tmp_path / "run"
     assert snapshots(run) == [80, 160, 240]
-    assert best_steps(run) == 120
-
     best = ("best", 120, ", the best snapshot")
     for which, steps, said in (best, ("newest", 240, ""), (160, 160, "")):
         _, out, _ = retrax("evaluate", run, "--episodes", 1, "--snapshot", which)
@@ -269,12 +267,13 @@ def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(
     err = refused("evaluate", run, "--episodes", 1, "--snapshot", 200)
     assert err.endswith("holds no snapshot 200: allowed are newest, best, 80, 160, 240.\n")
 
-    scripted(0.4, 0.0)
-    assert retrax("train", "--resume", run, "--steps", 320)[0] == 0
-    assert (snapshots(run), best_steps(run)) == ([160, 240, 320], 120)
+    scripted(0.4, None)
+    status, _, err = retrax("train", "--resume", run, "--steps", 320)
+    assert (status, "(greedy)" in err, " (exploring).\n" in err) == (0, False, True)
+    assert (snapshots(run), load_agent(run, "best").steps) == ([160, 240, 320], 120)
     scripted(0.75)
     assert retrax("train", "--resume", run, "--steps", 360)[0] == 0
-    assert (snapshots(run), best_steps(run)) == ([240, 320, 360], 360)
+    assert (snapshots(run), load_agent(run, "best").steps) == ([240, 320, 360], 360)
 
 
 def test_the_best_parameters_of_a_program(run, retrax, monkeypatch):
