@@ -89,7 +89,7 @@ def agent57(row: dict[str, str]) -> dict[str, str]:
 
 
 def acer_5m_device(row: dict[str, str]) -> dict[str, str]:
-    """ACER on a device after 5M frames, one seed."""
+    """ACER on a device after 5M frames."""
     return ours(row, "device-acer", 5_000_000) | others(row, 5)
 
 
