@@ -289,10 +289,9 @@ def _run(
                             params, is_extra = loop.params, at < evaluation.next
                             actors = loop.actor_states() if config.entry.warm_start else None
                             means = evaluation.run(at, params, actors, stop)
-                            recorder.evaluated(means, at, params, actors, is_extra=is_extra)
-                        if stop.is_set():
-                            break
-                        if at >= recorder.next_row and not recorder.extra:
+                            if means or not stop.is_set():
+                                recorder.evaluated(means, at, params, actors, is_extra=is_extra)
+                        if at >= recorder.next_row and not (recorder.extra or stop.is_set()):
                             write_row()
                         if stop.is_set() or at >= steps:  # a logger may have asked for it
                             break

@@ -44,7 +44,7 @@ BUDGETS = {
     "training": 3624,
     "device": 800,
     "evaluation": 1807,
-    "command": 2029,
+    "command": 2028,
     "launchpad_programs": 3170,
     "tests": 28046,
 }

@@ -215,19 +215,19 @@ def test_a_resumed_run_continues_its_evaluations(evaluated, retrax, tmp_path, mo
 
 
 def test_a_signal_ends_an_evaluation(tiny, retrax, tmp_path, monkeypatch):
+    """The last line has the return of the one before."""
     run = PeriodicEvaluation.run
 
-    def interrupted(self, *arguments):
-        os.kill(os.getpid(), signal.SIGINT)
-        return run(self, *arguments)
+    def interrupted(self, steps, *arguments):
+        os.kill(os.getpid(), signal.SIGINT if steps == 200 else 0)
+        return run(self, steps, *arguments)
 
     monkeypatch.setattr(PeriodicEvaluation, "run", interrupted)
     directory = tmp_path / "run"
     status, _, err = retrax(*tiny, "--evaluate-every", 100, "--run-directory", directory)
-    assert status == 0
-    assert "Stopped at 100 steps" in err
-    assert "Evaluation" not in err
-    assert (directory / "snapshots" / "100.npz").is_file()
+    assert (status, "Stopped at 200 steps" in err) == (0, True)
+    assert err.count("Evaluation") == err.count(" (greedy).\n") == 1
+    assert snapshots(directory)[-1] == 200
 
 
 @pytest.fixture
