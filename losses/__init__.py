@@ -3,8 +3,7 @@
 Batch them with `jax.vmap`. The names of a transition's parts are rlax's: the suffix `_t` (`r_t`,
 `discount_t`, `q_t`) marks its destination step, `_tm1` (`a_tm1`, `q_tm1`) its source step. Of N
 steps at once, `r_t` is the discounted sum of their rewards, `discount_t` the product of their
-discounts. Functions of a single state (policy gradients, distances of distributions) have no
-suffixes.
+discounts. Functions of a single state have no suffixes.
 """
 
 from .acer import *

@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..basics.libraries import rlax
+from .off_policy import off_policy_return
 from .policy_gradient import tislr_loss
-from .ranks import assert_rank
+from .ranks import assert_rank, assert_steps
 
 _stop = jax.lax.stop_gradient
 
@@ -52,15 +52,14 @@ def q_retrace(
     Returns:
       Returns of the source steps, `[T]`.
     """
-    return _returns(q_t, v_t, r_t, discount_t, jnp.minimum(1.0, jnp.asarray(rho_t) ** exponent))
+    return off_policy_return(q_t, v_t, r_t, discount_t, jnp.minimum(1.0, rho_t**exponent))
 
 
 def q_opc(q_t: Array, v_t: Array, r_t: Array, discount_t: Array, continues_t: Array) -> Array:
     """Q(lambda) with off-policy corrections, lambda = 1 (ACER, eq. 21; Harutyunyan et al. 2016).
 
     `q_retrace` with 1 in place of the truncated ratio. The traces are longer, and the estimate is
-    accurate only if both policies are similar. Continuous ACER uses it in its policy gradient
-    (eq. 15).
+    accurate only if both policies are similar. Continuous ACER's policy gradient has it (eq. 15).
 
     Args:
       q_t: `[T]`, values of the actions taken at the destination steps.
@@ -72,7 +71,7 @@ def q_opc(q_t: Array, v_t: Array, r_t: Array, discount_t: Array, continues_t: Ar
     Returns:
       Returns of the source steps, `[T]`.
     """
-    return _returns(q_t, v_t, r_t, discount_t, jnp.asarray(continues_t, jnp.float32))
+    return off_policy_return(q_t, v_t, r_t, discount_t, jnp.asarray(continues_t, jnp.float32))
 
 
 def importance_sampled_return(
@@ -82,8 +81,7 @@ def importance_sampled_return(
 
     R_t = r_{t+1} + discount_{t+1} rho_{t+1} R_{t+1}, and r_{t+1} + discount_{t+1} v_{t+1} where the
     episode ends. The paper's equation lacks the discount. The returns are unbounded in theory. Here
-    they are clipped to +- 2^63 at every step, since the squared error of larger ones overflows
-    float32; ratios may be infinite.
+    they are clipped to +- 2^63 at every step: larger squares overflow. Ratios may be infinite.
 
     Args:
       v_t: `[T]`, state values at the destination steps.
@@ -96,9 +94,7 @@ def importance_sampled_return(
       Returns of the source steps, `[T]`.
     """
     rho_t = jnp.asarray(rho_t)
-    assert_rank(1, v_t=v_t, r_t=r_t, discount_t=discount_t, rho_t=rho_t, continues_t=continues_t)
-    chex.assert_axis_dimension_gt(r_t, 0, 0)
-    chex.assert_equal_shape([v_t, r_t, discount_t, rho_t, continues_t])
+    assert_steps(v_t=v_t, r_t=r_t, discount_t=discount_t, rho_t=rho_t, continues_t=continues_t)
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
     v_t = (1.0 - continues_t) * v_t
     # Finite and 0 where it has no effect: neither 0 * inf nor inf - inf can occur.
@@ -136,15 +132,6 @@ def importance_weighted_value_loss(return_: Array, v: Array, rho: Array) -> Arra
     size = jnp.maximum(1.0, jnp.abs(error))
     rho = _stop(jnp.minimum(rho, _LARGEST_WEIGHTED_ERROR / size / size))
     return 0.5 * rho * jnp.square(error)
-
-
-def _returns(q_t: Array, v_t: Array, r_t: Array, discount_t: Array, c_t: Array) -> Array:
-    chex.assert_equal_shape([q_t, v_t, r_t, discount_t, c_t])
-    assert_rank(1, r_t=r_t)
-    chex.assert_axis_dimension_gt(r_t, 0, 0)
-    return rlax.general_off_policy_returns_from_q_and_v(
-        q_t[:-1], v_t, r_t, discount_t, c_t[:-1], stop_target_gradients=True
-    )
 
 
 def v_target(return_: Array, q: Array, v: Array, rho: Array) -> Array:
@@ -213,12 +200,10 @@ def truncated_importance_trajectory(
     Returns:
       Weights and advantages of the source steps, `[T]` each.
     """
-    assert_rank(1, v_tm1=v_tm1, v_t=v_t, r_t=r_t, discount_t=discount_t)
-    assert_rank(1, log_rho_tm1=log_rho_tm1, continues_t=continues_t)
-    chex.assert_axis_dimension_gt(r_t, 0, 0)
-    chex.assert_equal_shape([v_tm1, v_t, r_t, discount_t, log_rho_tm1, continues_t])
+    assert_steps(v_tm1=v_tm1, v_t=v_t, r_t=r_t, discount_t=discount_t)
+    assert_steps(r_t=r_t, log_rho_tm1=log_rho_tm1, continues_t=continues_t)
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
-    returns = rlax.lambda_returns(r_t, discount_t, v_t, continues_t, stop_target_gradients=True)
+    returns = off_policy_return(v_t, v_t, r_t, discount_t, continues_t)
 
     def add(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
         log_rho, continues = step

@@ -13,15 +13,11 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from ..basics.libraries import distrax, rlax
-from .distributional import (
-    categorical_bellman_target,
-    categorical_cross_entropy,
-    categorical_kl_divergence,
-)
-from .ranks import assert_rank
+from . import distributional
+from .ranks import assert_rank, assert_steps
 
 _stop = jax.lax.stop_gradient
 
@@ -54,9 +50,7 @@ def n_step_return(r_t: Array, discount_t: Array) -> tuple[Array, Array]:
     Returns:
       The return `[]` and the discount `[]` of the bootstrap value.
     """
-    assert_rank(1, r_t=r_t, discount_t=discount_t)
-    chex.assert_axis_dimension_gt(r_t, 0, 0)
-    chex.assert_equal_shape([r_t, discount_t])
+    assert_steps(r_t=r_t, discount_t=discount_t)
     products = jnp.cumprod(discount_t)
     before = jnp.concatenate([jnp.ones_like(products[:1]), products[:-1]])
     return jnp.sum(before * r_t), products[-1]
@@ -84,9 +78,9 @@ def categorical_td_loss(
     assert_rank(1, atoms=atoms, logits_tm1=logits_tm1, probs_t=probs_t)
     assert_rank(0, r_t=r_t, discount_t=discount_t)
     chex.assert_equal_shape([atoms, logits_tm1, probs_t])
-    target = categorical_bellman_target(atoms, r_t, discount_t, probs_t)
-    priority = categorical_kl_divergence(target, _stop(logits_tm1))
-    return CriticLoss(categorical_cross_entropy(target, logits_tm1), priority)
+    target = distributional.categorical_bellman_target(atoms, r_t, discount_t, probs_t)
+    priority = distributional.categorical_kl_divergence(target, _stop(logits_tm1))
+    return CriticLoss(distributional.categorical_cross_entropy(target, logits_tm1), priority)
 
 
 def mixture_of_gaussians_td_loss(
@@ -114,9 +108,8 @@ def mixture_of_gaussians_td_loss(
     divergence"). No term is negative; the loss plus mean_j log q(y_j) would often be negative.
     Where no scale is raised, r has the mean 1 under q, and the estimate is unbiased. Scales of q
     below `min_scale` are raised to it, since no prediction has them: after a termination q has the
-    largest density at the return that a prediction can have. The y_j are then still drawn as
-    for the loss, from a density narrower than q, so the estimate differs from KL(q, p); it is 0
-    where the prediction equals q.
+    largest density at the return that a prediction can have. The y_j are then still drawn as for
+    the loss, from a density narrower than q: the estimate differs from KL(q, p), but is 0 if p = q.
 
     Args:
       logits_tm1: `[K]`, the predicted components' logits.
@@ -139,14 +132,17 @@ def mixture_of_gaussians_td_loss(
     assert_rank(0, r_t=r_t, discount_t=discount_t)
     chex.assert_equal_shape([logits_tm1, means_tm1, scales_tm1])
     chex.assert_equal_shape([logits_t, means_t, scales_t])
-    bootstrap = _mixture(logits_t, means_t, scales_t)
-    samples = bootstrap.sample(seed=key, sample_shape=(num_samples,))
+    component_key, value_key = jax.random.split(key)
+    log_weights_t, shape = jax.nn.log_softmax(logits_t), (num_samples, *means_t.shape)
+    component = jax.random.categorical(component_key, log_weights_t, shape=(num_samples, 1))
+    draws = scales_t * jax.random.normal(value_key, shape) + means_t  # of every component
+    samples = jnp.take_along_axis(draws, component, axis=1)[:, 0]
     chex.assert_axis_dimension_gt(samples, 0, 0)
     values = _stop(r_t + discount_t * samples)
-    log_probs = _mixture(logits_tm1, means_tm1, scales_tm1).log_prob(values)
+    log_probs = _log_density(values, jax.nn.log_softmax(logits_tm1), means_tm1, scales_tm1)
     scales = jnp.maximum(discount_t * scales_t, min_scale)
-    target = _mixture(logits_t, r_t + discount_t * means_t, scales)
-    log_ratios = _stop(log_probs - target.log_prob(values))
+    log_q = _log_density(values, log_weights_t, r_t + discount_t * means_t, scales)
+    log_ratios = _stop(log_probs - log_q)
     priority = jnp.mean(jnp.expm1(log_ratios) - log_ratios)
     return CriticLoss(-jnp.mean(log_probs), jnp.maximum(priority, 0.0))  # against rounding
 
@@ -168,7 +164,7 @@ def scalar_td_loss(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array) -> C
     """
     assert_rank(0, q_tm1=q_tm1, r_t=r_t, discount_t=discount_t, q_t=q_t)
     target = _stop(r_t + discount_t * q_t)
-    return CriticLoss(rlax.l2_loss(q_tm1, target), jnp.abs(target - _stop(q_tm1)))
+    return CriticLoss(0.5 * jnp.square(q_tm1 - target), jnp.abs(target - _stop(q_tm1)))
 
 
 def deterministic_policy_gradient_loss(
@@ -189,11 +185,14 @@ def deterministic_policy_gradient_loss(
     """
     assert_rank(1, a_t=a_t, dqda_t=dqda_t)
     chex.assert_equal_shape([a_t, dqda_t])
-    return jnp.sum(rlax.dpg_loss(a_t, dqda_t, dqda_clipping))
+    if dqda_clipping is not None:
+        norm = jnp.sqrt(jnp.vdot(dqda_t, dqda_t))
+        dqda_t = dqda_t * dqda_clipping / jnp.maximum(norm, dqda_clipping)
+    return jnp.sum(0.5 * jnp.square(_stop(dqda_t + a_t) - a_t))
 
 
-def _mixture(logits: Array, means: Array, scales: Array) -> distrax.Distribution:
-    return distrax.MixtureSameFamily(
-        mixture_distribution=distrax.Categorical(logits=logits),
-        components_distribution=distrax.Normal(means, scales),
-    )
+def _log_density(values: Array, log_weights: Array, means: Array, scales: Array) -> Array:
+    """Of a mixture of Gaussians, `[K]` each, at values `[n]`: `[n]`."""
+    squares = jnp.square((values[:, None] - means) / scales)
+    log_densities = -0.5 * squares - (0.5 * np.log(2 * np.pi) + jnp.log(scales))
+    return jax.nn.logsumexp(log_densities + log_weights, axis=1)

@@ -98,9 +98,8 @@ def categorical_bellman_target(
 ) -> Array:
     """The projected distribution of r_t + discount_t * Z_t: C51's target.
 
-    Bellemare et al. 2017, Algorithm 1; with N-step returns as in D4PG, appendix B. In C51,
-    `probs_t` belongs to the greedy action of the target network, and the loss is
-    `categorical_cross_entropy`.
+    Bellemare et al. 2017, Algorithm 1; with N-step returns as in D4PG, appendix B. In C51 `probs_t`
+    is of the target network's greedy action, and the loss is `categorical_cross_entropy`.
 
     Args:
       atoms: `[N]`, the support of Z_t and of the result, increasing, N >= 2.
@@ -181,8 +180,7 @@ def add_projected(
 ) -> Array:
     """Adds weights `[P, N]` at values `[P, N]`, projected onto the atoms, to `rows` of a target.
 
-    rlax.categorical_l2_project computes the same for one distribution with a dense [N, N] kernel.
-    Each mass affects only two atoms, so a scatter is several times faster
+    Each mass affects only two atoms, so a scatter is several times faster than the [N, N] kernel
     (benchmarks/reactor_step.py). Values outside the support move to the end atom. Equal distances
     of atoms are faster, if these are a constant.
     """

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..basics.libraries import rlax
 from .distributional import affine_projections
-from .ranks import assert_rank
+from .ranks import assert_rank, assert_steps
 
 
 def retrace_coefficients(pi_a: Array, mu_a: Array, lambda_: float) -> Array:
@@ -73,6 +72,23 @@ def importance_coefficients(pi_a: Array, mu_a: Array, lambda_: float) -> Array:
     return lambda_ * pi_a / mu_a
 
 
+def off_policy_return(q_t: Array, v_t: Array, r_t: Array, discount_t: Array, c_t: Array) -> Array:
+    """G_t = r_{t+1} + discount_{t+1} * (v_{t+1} - c_{t+1} q_{t+1} + c_{t+1} G_{t+1}), `[T]`.
+
+    All are `[T]`: q_t are values of the actions taken at the destination steps, v_t of the states.
+    """
+    assert_steps(q_t=q_t, v_t=v_t, r_t=r_t, discount_t=discount_t, c_t=c_t)
+
+    def add(later: Array, step: tuple[Array, ...]) -> tuple[Array, Array]:
+        q, v, r, discount, c = step
+        return_ = r + discount * (v - c * q + c * later)
+        return return_, return_
+
+    steps = (q_t, v_t, r_t, discount_t, jnp.asarray(c_t).at[-1].set(0.0))
+    _, returns = jax.lax.scan(add, jnp.zeros((), jnp.result_type(*steps)), steps, reverse=True)
+    return jax.lax.stop_gradient(returns)
+
+
 def expected_off_policy_return(
     q_t: Array, a_t: Array, r_t: Array, discount_t: Array, pi_t: Array, c_t: Array
 ) -> Array:
@@ -92,13 +108,11 @@ def expected_off_policy_return(
     Returns:
       Returns of the source steps, `[T]`.
     """
-    assert_rank(1, r_t=r_t)
-    chex.assert_equal_shape([a_t, r_t, discount_t, c_t])
+    assert_rank([2, 1], q_t=q_t, a_t=a_t)
     chex.assert_equal_shape([q_t, pi_t])
-    chex.assert_axis_dimension_gt(r_t, 0, 0)
-    return rlax.general_off_policy_returns_from_action_values(
-        q_t, a_t, r_t, discount_t, c_t, pi_t, stop_target_gradients=True
-    )
+    chex.assert_equal_shape_prefix([q_t, a_t], 1)
+    q_a_t = jnp.take_along_axis(q_t, a_t[:, None], axis=1)[:, 0]
+    return off_policy_return(q_a_t, jnp.sum(pi_t * q_t, axis=1), r_t, discount_t, c_t)
 
 
 def distributional_off_policy_target(
@@ -132,12 +146,10 @@ def distributional_off_policy_target(
       Targets q* of the source steps, `[T, N]`; each row sums to 1.
     """
     assert_rank([1, 3, 2], atoms=atoms, q_t=q_t, pi_t=pi_t)
-    assert_rank(1, a_t=a_t, r_t=r_t, discount_t=discount_t, c_t=c_t)
+    assert_steps(a_t=a_t, r_t=r_t, discount_t=discount_t, c_t=c_t)
     chex.assert_type([atoms, q_t, a_t, r_t], [float, float, int, float])
-    chex.assert_equal_shape([a_t, r_t, discount_t, c_t])
     chex.assert_shape(pi_t, (*r_t.shape, None))
     chex.assert_shape(q_t, (*pi_t.shape, *atoms.shape))
-    chex.assert_axis_dimension_gt(r_t, 0, 0)
 
     c_t = jnp.asarray(c_t).at[-1].set(0.0)
     rewards, discounts, traces = _n_step_sums(r_t, discount_t, c_t)

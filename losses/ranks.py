@@ -1,4 +1,4 @@
-"""Checks of arguments' ranks."""
+"""Checks of arguments' shapes."""
 
 from collections.abc import Sequence
 
@@ -11,3 +11,10 @@ def assert_rank(ranks: int | Sequence[int], /, **arrays: Array) -> None:
     each = [ranks] * len(arrays) if isinstance(ranks, int) else ranks
     for (name, array), rank in zip(arrays.items(), each, strict=True):
         chex.assert_rank(array, rank, custom_message=f"It is the argument {name}.")
+
+
+def assert_steps(**arrays: Array) -> None:
+    """All have one entry for each of T >= 1 steps, `[T]`."""
+    chex.assert_equal_shape([*arrays.values()])
+    assert_rank(1, **arrays)
+    chex.assert_axis_dimension_gt(next(iter(arrays.values())), 0, 0)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from ..basics.libraries import rlax
 from .off_policy import expected_off_policy_return
-from .ranks import assert_rank
+from .ranks import assert_rank, assert_steps
 
 
 class ValueTransform(NamedTuple):
@@ -118,8 +118,7 @@ def transformed_n_step_double_q_return(
     """The n-step double Q-learning return of R2D2, rescaled (section 2.3).
 
     h(r_1 + discount_1 r_2 + ... + discount_1 ... discount_n h^-1(q_n(argmax_a q_selector_n(a)))),
-    with steps counted from the source step. Near the end of the window, the last step replaces
-    step n.
+    with steps counted from the source step. At the window's end the last step replaces step n.
 
     Args:
       q_t: `[T, A]`, rescaled action values at the destination steps, from the target network.
@@ -139,13 +138,16 @@ def transformed_n_step_double_q_return(
     if n < 1:
         raise ValueError(f"n must be at least 1 step, got {n}.")
     assert_rank(2, q_t=q_t, q_selector_t=q_selector_t)
-    assert_rank(1, r_t=r_t, discount_t=discount_t, c_t=c_t)
-    chex.assert_axis_dimension_gt(r_t, 0, 0)
+    assert_steps(r_t=r_t, discount_t=discount_t, c_t=c_t)
     chex.assert_equal_shape([q_t, q_selector_t])
-    chex.assert_equal_shape([r_t, discount_t, c_t])
     chosen_t = jnp.argmax(q_selector_t, axis=-1, keepdims=True)
     v_t = transform.invert(jnp.take_along_axis(jnp.asarray(q_t), chosen_t, axis=-1)[:, 0])
-    returns = rlax.n_step_bootstrapped_returns(r_t, discount_t, v_t, min(n, len(r_t)), lambda_t=c_t)
+    end, steps = len(r_t) - 1, np.arange(len(r_t))
+    returns = v_t[np.minimum(steps + n - 1, end)]
+    for i in reversed(range(min(n, len(r_t)))):
+        at = np.minimum(steps + i, end)
+        sums = r_t[at] + discount_t[at] * ((1.0 - c_t[at]) * v_t[at] + c_t[at] * returns)
+        returns = jnp.where(steps + i <= end, sums, returns)
     return jax.lax.stop_gradient(transform.apply(returns))
 
 
@@ -160,8 +162,6 @@ def sequence_priority(td_error: Array, mask: Array, eta: float) -> Array:
     Returns:
       A scalar `[]`, >= 0.
     """
-    assert_rank(1, td_error=td_error, mask=mask)
-    chex.assert_axis_dimension_gt(td_error, 0, 0)
-    chex.assert_equal_shape([td_error, mask])
+    assert_steps(td_error=td_error, mask=mask)
     sizes = jnp.where(mask, jnp.abs(td_error), 0.0)
     return eta * jnp.max(sizes) + (1.0 - eta) * (jnp.sum(sizes) / jnp.maximum(jnp.sum(mask), 1))

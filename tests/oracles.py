@@ -4,6 +4,7 @@ Everything here is float64, loops over time and actions one by one, and shares n
 package. One section for each module of the package.
 """
 
+import jax
 import numpy as np
 
 # replay/selectors.py
@@ -589,6 +590,15 @@ def categorical_td_loss(atoms, logits, return_, discount, probs):
     predicted = _softmax(np.asarray(logits, np.float64))
     target = projected(atoms, return_, discount, probs)
     return -float(target @ np.log(predicted)), kl_divergence(target, predicted)
+
+
+def mixture_samples(key, number, logits, means, scales):
+    """Drawn with JAX's numbers: a component, and its entry of Gaussians for every component."""
+    of_components, of_gaussians = jax.random.split(key)
+    logits = np.float32(np.log(_softmax(np.asarray(logits, np.float64))))
+    chosen = jax.random.categorical(of_components, logits, shape=(number, 1))
+    gaussians = jax.random.normal(of_gaussians, (number, len(means)))
+    return [means[k] + scales[k] * gaussians[i, k] for i, k in enumerate(np.ravel(chosen))]
 
 
 def mixture_log_density(x, logits, means, scales):

@@ -35,18 +35,18 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
     "root": 352,
-    "basics": 470,
+    "basics": 447,
     "losses": 1272,
     "networks": 1447,
     "agents": 4568,
     "environments": 3520,
-    "replay": 2927,
+    "replay": 2924,
     "training": 3624,
     "device": 800,
     "evaluation": 1807,
     "command": 2028,
     "launchpad_programs": 3170,
-    "tests": 28046,
+    "tests": 28006,
 }
 BUDGETS["simulator"] = 444  # `engines/simulated.py`, which launchpad_programs does not count
 # At the root: what users import, above everything.

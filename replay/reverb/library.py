@@ -6,9 +6,6 @@ import TensorFlow too.
 
 import warnings
 
-# TensorFlow Probability's JAX half can be imported before TensorFlow only.
-from ...basics import libraries  # noqa: F401
-
 try:
     with warnings.catch_warnings():
         # TensorFlow 2.8 reads np.bool8, and Reverb compares versions with distutils.

@@ -16,7 +16,6 @@ from linear_agents import TINY, episode_rows, first_state, jitted, timestep
 
 from retrax.agents import base
 from retrax.agents.d4pg import Config, make_agent
-from retrax.basics.libraries import distrax
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
 
@@ -88,11 +87,8 @@ def mixture_samples(learner, target, rows, mask, config):
         probs, means, scales, _ = oracles.mixture_parts(
             outputs, config.mixture_min_scale, config.return_unit
         )
-        mixture = distrax.MixtureSameFamily(
-            distrax.Categorical(probs=jnp.asarray(probs, jnp.float32)),
-            distrax.Normal(*(jnp.asarray(x, jnp.float32) for x in (means, scales))),
-        )
-        samples.append(mixture.sample(seed=key, sample_shape=(config.mixture_samples,)))
+        number = config.mixture_samples
+        samples.append(oracles.mixture_samples(key, number, np.log(probs), means, scales))
     return np.asarray(samples)
 
 

@@ -36,7 +36,7 @@ def test_this_machine_is_well():
     assert all(found[name].works for name in ("Python", "core", "JAX"))
     assert ":0 " in found["JAX"].detail
     core = found["core"].detail.split(", ")
-    for name in ("jax", "jaxlib", "dm-haiku", "optax", "rlax", "chex", "numpy", "gymnasium"):
+    for name in ("jax", "jaxlib", "dm-haiku", "optax", "chex", "numpy", "gymnasium"):
         assert core.count(f"{name} {VERSION(name)}") == 1
     assert "mujoco" in found["mujoco tier"].detail
     assert "imageio-ffmpeg" in found["video tier"].detail

@@ -26,7 +26,7 @@ SEED, STEPS = 0, 9
 # Acts on the time steps of a file, where nothing can be imported but JAX, NumPy and what they need.
 ACT = """
 import sys
-for name in ("retrax", "haiku", "optax", "rlax", "chex", "dm_env", "distrax", "flatbuffers"):
+for name in ("retrax", "haiku", "optax", "chex", "dm_env", "flatbuffers"):
     sys.modules[name] = None
 import numpy as np
 for directory in sys.argv[1:]:

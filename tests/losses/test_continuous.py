@@ -12,8 +12,6 @@ from compiled_losses import by_hand, f32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.basics.libraries import distrax
-
 SEEDS = st.integers(0, 2**31)
 OF_ACTION = jax.jit(jax.grad(losses.deterministic_policy_gradient_loss))
 
@@ -32,17 +30,12 @@ def test_mixture_loss_and_priority_are_the_definition(seed, sizes, discount):
     found = losses.mixture_of_gaussians_td_loss(
         *f32(*predicted, return_, discount, *bootstrap), key, num_samples=4, min_scale=0.3
     )
-    values = [return_ + discount * float(sample) for sample in four_samples(key, *f32(*bootstrap))]
+    samples = oracles.mixture_samples(key, 4, *f32(*bootstrap))
+    values = [return_ + discount * sample for sample in samples]
     expected = -np.mean([oracles.mixture_log_density(x, *predicted) for x in values])
     np.testing.assert_allclose(found.loss, expected, rtol=1e-4, atol=1e-4)
     expected = oracles.mixture_priority(values, predicted, return_, discount, bootstrap, 0.3)
     np.testing.assert_allclose(found.priority, expected, rtol=1e-3, atol=1e-4)
-
-
-@jax.jit
-def four_samples(key, logits, means, scales):
-    components = distrax.Categorical(logits), distrax.Normal(means, scales)
-    return distrax.MixtureSameFamily(*components).sample(seed=key, sample_shape=(4,))
 
 
 def test_mixture_priority_is_an_estimate_of_the_kl_divergence():
