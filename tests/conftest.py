@@ -78,6 +78,7 @@ def pytest_itemcollected(item):
 def pytest_collection_modifyitems(items):
     """Begins with the longest tests: one at the end would keep one core busy alone."""
     items.sort(key=lambda x: not any(map(x.get_closest_marker, ("documents", "once"))))
+    items.sort(key=lambda x: x.path.stem != "test_pages")
 
 
 @pytest.fixture

@@ -595,8 +595,7 @@ def categorical_td_loss(atoms, logits, return_, discount, probs):
 def mixture_samples(key, number, logits, means, scales):
     """Drawn with JAX's numbers: a component, and its entry of Gaussians for every component."""
     of_components, of_gaussians = jax.random.split(key)
-    logits = np.float32(np.log(_softmax(np.asarray(logits, np.float64))))
-    chosen = jax.random.categorical(of_components, logits, shape=(number, 1))
+    chosen = jax.random.categorical(of_components, np.float32(logits), shape=(number, 1))
     gaussians = jax.random.normal(of_gaussians, (number, len(means)))
     return [means[k] + scales[k] * gaussians[i, k] for i, k in enumerate(np.ravel(chosen))]
 
