@@ -17,6 +17,7 @@ from ..command.train import RunArguments, parse_run
 from ..command.training import own_code
 from ..datatypes import EnvironmentSpec
 from ..evaluation.arguments import checked
+from ..replay.checkpoints import Checkpoints
 from ..replay.selectors import has_tables
 from ..training.assembly import check_devices, checked_agent, open_snapshots, spec_of
 from ..training.process import DirectoryLock
@@ -204,8 +205,6 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
                 f"The replay of {directory} is not Reverb's, and --engine launchpad cannot restore "
                 "it: resume with --engine ray or --engine threads."
             )
-        from ..replay.reverb import Checkpoints
-
         check = Checkpoints(directory).check
     is_finished = read_json(directory / STATUS).get("phase") == "finished"
     last_step = program.run.steps if is_finished else None

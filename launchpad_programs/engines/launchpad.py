@@ -28,9 +28,8 @@ from launchpad.launch.run_locally import run_locally
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from ...datatypes import EnvironmentSpec, SequenceSpec
+from ...replay.checkpoints import Checkpoints
 from ...replay.interface import REAL, PeerLost, Replay, Writer
-from ...replay.reverb import Checkpoints, Layout, ReverbReplay, ReverbWriter, make_tables
-from ...replay.reverb.library import reverb
 from ...replay.selectors import has_tables
 from ...training.process import SignalEvent, StopEvent
 from ..config import ProgramConfig
@@ -104,8 +103,7 @@ def make_program(config: ProgramConfig, *, launcher: int) -> lp.Program:
     for name in nodes_of(config):
         kind = kind_of(name)
         if kind.holds_rows and has_tables(config.run.replay):
-            server = ReplayServer(config, kind, launcher)
-            handles[kind.label] = program.add_node(server, kind.label)
+            handles[kind.label] = program.add_node(reverb_node(config, kind, launcher), kind.label)
         else:
             peers = {f"{label}/0": handles[label] for label in kind.calls if label in handles}
             handles[kind.label] = program.add_node(Node(config, name, peers, launcher), kind.label)
@@ -127,32 +125,31 @@ class Node(lp.CourierNode):
 
     def run(self) -> None:
         """Runs the node to its end."""
+        run = lp.CourierNode.run if self._kind.is_called else lp.PyClassNode.run
         with node_process(self._kind, self._launcher):
-            if self._kind.is_called:
-                super().run()
-            else:
-                lp.PyClassNode.run(self)
+            run(self)
 
 
-class ReplayServer(lp.ReverbNode):
+def reverb_node(config: ProgramConfig, kind: NodeKind, launcher: int) -> Any:
     """The replay: a Reverb server that ends as the other nodes do."""
+    # Only where it is needed: with Reverb comes TensorFlow, for ten seconds of each process.
+    from ...replay.reverb import Layout, make_tables
+    from ...replay.reverb.library import reverb
 
-    def __init__(self, config: ProgramConfig, kind: NodeKind, launcher: int):
-        def tables() -> list[Any]:
-            sequence = config.make_agent(config.spec).sequence
-            layout = Layout(config.spec, sequence, config.run.replay)
-            return make_tables(layout, num_envs=config.run.num_envs)
+    def tables() -> list[Any]:
+        sequence = config.make_agent(config.spec).sequence
+        layout = Layout(config.spec, sequence, config.run.replay)
+        return make_tables(layout, num_envs=config.run.num_envs)
 
-        def checkpointer() -> Any:  # without one a server leaves a folder in /tmp behind
-            return reverb.checkpointers.DefaultCheckpointer(str(Checkpoints(config.directory).live))
+    def checkpointer() -> Any:  # without one a server leaves a folder in /tmp behind
+        return reverb.checkpointers.DefaultCheckpointer(str(Checkpoints(config.directory).live))
 
-        super().__init__(tables, checkpointer)
-        self._kind, self._launcher = kind, launcher
+    class ReplayServer(lp.ReverbNode):
+        def run(self) -> None:
+            with node_process(kind, launcher):
+                super().run()
 
-    def run(self) -> None:
-        """Serves until the program ends."""
-        with node_process(self._kind, self._launcher):
-            super().run()
+    return ReplayServer(tables, checkpointer)
 
 
 @contextlib.contextmanager
@@ -219,11 +216,15 @@ def courier_peers(config: ProgramConfig, clients: Mapping[str, Any], stop: StopE
         return peers
 
     def writer(spec: EnvironmentSpec, sequence: SequenceSpec, numbers: Sequence[int]) -> Writer:
+        from ...replay.reverb import Layout, ReverbWriter
+
         client, layout = clients["replay/0"], Layout(spec, sequence, run.replay)
         waits: Any = {"stop": stop.is_set, "max_wait": SAVE_SECONDS}
         return ReverbWriter(client, layout, environments=numbers, **waits)
 
     def replay(spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
+        from ...replay.reverb import Layout, ReverbReplay
+
         address, layout = clients["replay/0"].server_address, Layout(spec, sequence, run.replay)
         found = ReverbReplay(address, layout, num_envs=run.num_envs, max_wait=SAVE_SECONDS)
         return found, Checkpoints(config.directory)

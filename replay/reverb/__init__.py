@@ -3,7 +3,7 @@
 Contextual selection and rounds need a `LocalReplay`: see `selectors.has_tables`.
 """
 
-from .checkpoints import Checkpoints
+from ..checkpoints import Checkpoints
 from .replay import ReverbReplay
 from .tables import TABLE, Layout, make_tables
 from .writer import ReverbWriter

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...basics.files import MANIFEST, check_manifest, write_manifest
+from ..basics.files import MANIFEST, check_manifest, write_manifest
 
 _DONE = "DONE"  # Reverb's mark of a complete checkpoint; without it a server would start empty
 
