@@ -133,10 +133,10 @@ def mixture_of_gaussians_td_loss(
     chex.assert_equal_shape([logits_tm1, means_tm1, scales_tm1])
     chex.assert_equal_shape([logits_t, means_t, scales_t])
     component_key, value_key = jax.random.split(key)
-    log_weights_t, shape = jax.nn.log_softmax(logits_t), (num_samples, *means_t.shape)
+    log_weights_t = jax.nn.log_softmax(logits_t)
     component = jax.random.categorical(component_key, log_weights_t, shape=(num_samples, 1))
-    draws = scales_t * jax.random.normal(value_key, shape) + means_t  # of every component
-    samples = jnp.take_along_axis(draws, component, axis=1)[:, 0]
+    draws = jax.random.normal(value_key, (num_samples, *means_t.shape))  # of every component
+    samples = jnp.take_along_axis(scales_t * draws + means_t, component, axis=1)[:, 0]
     chex.assert_axis_dimension_gt(samples, 0, 0)
     values = _stop(r_t + discount_t * samples)
     log_probs = _log_density(values, jax.nn.log_softmax(logits_tm1), means_tm1, scales_tm1)
@@ -186,8 +186,7 @@ def deterministic_policy_gradient_loss(
     assert_rank(1, a_t=a_t, dqda_t=dqda_t)
     chex.assert_equal_shape([a_t, dqda_t])
     if dqda_clipping is not None:
-        norm = jnp.sqrt(jnp.vdot(dqda_t, dqda_t))
-        dqda_t = dqda_t * dqda_clipping / jnp.maximum(norm, dqda_clipping)
+        dqda_t = dqda_t * dqda_clipping / jnp.maximum(jnp.linalg.norm(dqda_t), dqda_clipping)
     return jnp.sum(0.5 * jnp.square(_stop(dqda_t + a_t) - a_t))
 
 

@@ -77,7 +77,8 @@ def off_policy_return(q_t: Array, v_t: Array, r_t: Array, discount_t: Array, c_t
 
     All are `[T]`: q_t are values of the actions taken at the destination steps, v_t of the states.
     """
-    assert_steps(q_t=q_t, v_t=v_t, r_t=r_t, discount_t=discount_t, c_t=c_t)
+    assert_steps(q_t=q_t, v_t=v_t, r_t=r_t, discount_t=discount_t)
+    chex.assert_equal_shape([r_t, c_t])  # callers have other names for it
 
     def add(later: Array, step: tuple[Array, ...]) -> tuple[Array, Array]:
         q, v, r, discount, c = step

@@ -15,6 +15,6 @@ def assert_rank(ranks: int | Sequence[int], /, **arrays: Array) -> None:
 
 def assert_steps(**arrays: Array) -> None:
     """All have one entry for each of T >= 1 steps, `[T]`."""
-    chex.assert_equal_shape([*arrays.values()])
     assert_rank(1, **arrays)
+    chex.assert_equal_shape([*arrays.values()])
     chex.assert_axis_dimension_gt(next(iter(arrays.values())), 0, 0)

@@ -84,9 +84,8 @@ def mixture_samples(learner, target, rows, mask, config):
     for b, key in enumerate(keys):
         x = rows["observation"][b, mask[b].sum() - 1]
         outputs = x @ target["critic_x"] + (x @ target["policy"]) @ target["critic_a"]
-        probs, means, scales, _ = oracles.mixture_parts(
-            outputs, config.mixture_min_scale, config.return_unit
-        )
+        parts = oracles.mixture_parts(outputs, config.mixture_min_scale, config.return_unit)
+        probs, means, scales, _ = parts
         number = config.mixture_samples
         samples.append(oracles.mixture_samples(key, number, np.log(probs), means, scales))
     return np.asarray(samples)

@@ -219,7 +219,8 @@ def test_a_signal_ends_an_evaluation(tiny, retrax, tmp_path, monkeypatch):
     run = PeriodicEvaluation.run
 
     def interrupted(self, steps, *arguments):
-        os.kill(os.getpid(), signal.SIGINT if steps == 200 else 0)
+        if steps == 200:
+            os.kill(os.getpid(), signal.SIGINT)
         return run(self, steps, *arguments)
 
     monkeypatch.setattr(PeriodicEvaluation, "run", interrupted)

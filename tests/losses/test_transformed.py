@@ -13,8 +13,8 @@ EPS = 1e-3
 PAIR = signed_hyperbolic_pair(EPS)
 
 
-def random_window(seed, ends=0.3):
-    return {name: single(x) for name, x in window(np.random.default_rng(seed), ends=ends).items()}
+def random_window(seed):
+    return {name: single(x) for name, x in window(np.random.default_rng(seed), ends=0.3).items()}
 
 
 def test_transform_has_a_slope_at_zero():
