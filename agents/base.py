@@ -15,11 +15,9 @@ LearnerState = Any  # a NamedTuple of arrays, the PRNG key included: saving it s
 ActorState = Any  # a NamedTuple of arrays, the PRNG key included
 Gradients = Any  # a pytree of float arrays
 
-PAPER_STEPS = 50_000_000  # 200 million frames with four action repeats (Reactor, section 4)
 UNLIMITED = 1e9  # of limits in configs: JSON has no infinity
 _LARGE_IMAGE = 64
 _IMAGES = 5  # axes of a batch of sequences of images
-OTHER_STEPS = 200_000  # of small presets, in environments for which nothing was measured
 
 
 class Decision(NamedTuple):
@@ -160,14 +158,15 @@ def steps_by_preset(
 ) -> Callable[[str, str], int]:
     """`AgentEntry.default_steps`: the environment's steps for presets that begin with `small`.
 
-    Those are the steps after which it is solved, `OTHER_STEPS` if unknown. `presets` has the steps
-    of others, with 10 million frames for `atari_laptop`, and `PAPER_STEPS` if not named.
+    Those are the steps after which it is solved, 200,000 if unknown. `presets` has the steps of
+    others: if not named 10 million frames, of four action repeats, for `atari_laptop`, and 200
+    million for the rest (Reactor, section 4).
     """
 
     def default_steps(environment: str, preset: str) -> int:
         if preset.startswith("small"):
-            return small.get(environment, OTHER_STEPS)
-        return {"atari_laptop": 2_500_000, **(presets or {})}.get(preset, PAPER_STEPS)
+            return small.get(environment, 200_000)
+        return {"atari_laptop": 2_500_000, **(presets or {})}.get(preset, 50_000_000)
 
     return default_steps
 

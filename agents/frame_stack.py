@@ -28,14 +28,11 @@ def stacked_spec(environment_spec: EnvironmentSpec, frame_stack: int) -> Environ
     seen = environment_spec.observations
     if frame_stack == 1:
         return environment_spec
-    shape = stacked_shape(seen.shape, frame_stack)
+    stacked: dict[str, Any] = {"shape": stacked_shape(seen.shape, frame_stack)}
     if isinstance(seen, specs.BoundedArray):
-        bounds = seen.minimum, seen.maximum
-        low, high = (np.tile(np.broadcast_to(x, seen.shape), frame_stack) for x in bounds)
-        seen = specs.BoundedArray(shape, seen.dtype, low, high, seen.name)
-    else:
-        seen = specs.Array(shape, seen.dtype, seen.name)
-    return environment_spec._replace(observations=seen)
+        for name in ("minimum", "maximum"):
+            stacked[name] = np.tile(np.broadcast_to(getattr(seen, name), seen.shape), frame_stack)
+    return environment_spec._replace(observations=seen.replace(**stacked))
 
 
 @decorator

@@ -13,8 +13,6 @@ import numpy as np
 from ..datatypes import EnvironmentSpec, Sample, TimeStep
 from .base import ActingFunction, ActorState, Agent, Decision, Update, decorator
 
-EPSILON = 1e-8  # added to variances (SimBa)
-
 
 class Moments(NamedTuple):
     """Of rows: their number `[]`; mean and variance of each entry, in an observation's shape."""
@@ -41,7 +39,7 @@ def merge(one: Moments, other: Moments) -> Moments:
 
 def normalize(observation: Any, moments: Moments) -> jax.Array:
     """Observations `[..., *shape]` with mean 0 and variance 1, clipped to [-10, 10]."""
-    unit = (observation - moments.mean) / jnp.sqrt(moments.variance + EPSILON)
+    unit = (observation - moments.mean) / jnp.sqrt(moments.variance + 1e-8)  # as SimBa
     return jnp.clip(unit, -10.0, 10.0)  # as Stable-Baselines3's `VecNormalize`
 
 

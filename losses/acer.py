@@ -21,25 +21,29 @@ import chex
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.lax import stop_gradient as _stop
 
 from .off_policy import off_policy_return
 from .policy_gradient import tislr_loss
 from .ranks import assert_rank, assert_steps
-
-_stop = jax.lax.stop_gradient
 
 _LARGEST_RETURN = 2.0**63  # the square of twice this overflows float32
 _LARGEST_WEIGHTED_ERROR = 2.0**100  # leaves room for sums over a batch and for back-propagation
 
 
 def q_retrace(
-    q_t: Array, v_t: Array, r_t: Array, discount_t: Array, rho_t: Array, exponent: float = 1.0
+    q_t: Array,
+    v_t: Array,
+    r_t: Array,
+    discount_t: Array,
+    rho_t: Array,
+    exponent: float = 1.0,
+    lambda_: float = 1.0,
 ) -> Array:
     """Retrace returns of the actions taken (ACER, eq. 5).
 
     Q_ret_t = r_{t+1} + discount_{t+1} (c_{t+1} (Q_ret_{t+1} - q_{t+1}) + v_{t+1}), with
-    c = min(1, rho^exponent). The ratio is truncated at 1, as in Algorithm 2. Eq. 5 prints the c of
-    the policy gradient, which is another constant.
+    c = lambda min(1, rho^exponent), as in Algorithm 2. Eq. 5 prints the policy gradient's c.
 
     Args:
       q_t: `[T]`, values of the actions taken at the destination steps.
@@ -48,11 +52,13 @@ def q_retrace(
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
       rho_t: `[T]`, importance ratios there, >= 0; 0 cuts the trace.
       exponent: 1 for discrete actions, 1 / d for continuous ones of d dimensions (section 5.1).
+      lambda_: in [0, 1]; the paper has none, 1.
 
     Returns:
       Returns of the source steps, `[T]`.
     """
-    return off_policy_return(q_t, v_t, r_t, discount_t, jnp.minimum(1.0, rho_t**exponent))
+    c_t = lambda_ * jnp.minimum(1.0, rho_t**exponent)
+    return off_policy_return(q_t, v_t, r_t, discount_t, c_t)
 
 
 def q_opc(q_t: Array, v_t: Array, r_t: Array, discount_t: Array, continues_t: Array) -> Array:
@@ -284,7 +290,6 @@ def trust_region_projection(gradient: Array, kl_gradient: Array, delta: float | 
     z = g - max(0, (k . g - delta) / |k|^2) k minimises |g - z|^2 / 2 subject to k . z <= delta,
     where k = grad_phi KL(f(.|phi_average) || f(.|phi)) with the average policy first. The function
     is for one time step: for a mean over time steps or a batch, delta has a different meaning.
-
     The result is g where k = 0 and where k . g <= delta.
 
     Args:

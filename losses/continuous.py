@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.lax import stop_gradient as _stop
 
 from . import distributional
 from .ranks import assert_rank, assert_steps
-
-_stop = jax.lax.stop_gradient
 
 
 class CriticLoss(NamedTuple):

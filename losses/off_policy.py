@@ -33,8 +33,7 @@ def retrace_coefficients(pi_a: Array, mu_a: Array, lambda_: float) -> Array:
     Returns:
       c_t, `[T]`, in [0, lambda].
     """
-    assert_rank(1, pi_a=pi_a, mu_a=mu_a)
-    chex.assert_equal_shape([pi_a, mu_a])
+    assert_steps(pi_a=pi_a, mu_a=mu_a)
     return lambda_ * jnp.minimum(1.0, pi_a / mu_a)
 
 
@@ -67,8 +66,7 @@ def importance_coefficients(pi_a: Array, mu_a: Array, lambda_: float) -> Array:
     Returns:
       c_t, `[T]`, >= 0, unbounded.
     """
-    assert_rank(1, pi_a=pi_a, mu_a=mu_a)
-    chex.assert_equal_shape([pi_a, mu_a])
+    assert_steps(pi_a=pi_a, mu_a=mu_a)
     return lambda_ * pi_a / mu_a
 
 

@@ -16,10 +16,9 @@ import chex
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.lax import stop_gradient as _stop
 
 from .ranks import assert_rank
-
-_stop = jax.lax.stop_gradient
 
 
 def truncated_beta(mu_a: Array, c: float) -> Array:

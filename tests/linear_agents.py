@@ -83,6 +83,7 @@ TINY = {
 LINEAR = {
     "acer": {
         "truncation": 2.0,
+        "retrace_lambda": 0.9,
         "delta": 0.4,
         "average_decay": 0.9,
         "discount": 0.8,

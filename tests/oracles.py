@@ -176,7 +176,7 @@ def trust_region(g, k, delta):
 
 
 def acer_discrete_steps(
-    f, f_average, q, mu, a, r, discount, is_last, *, c, delta, entropy_cost=0.0
+    f, f_average, q, mu, a, r, discount, is_last, *, c, delta, lambda_=1.0, entropy_cost=0.0
 ):
     """Algorithm 2 for one trajectory: (i, z, Q_ret - Q(x_i, a_i)) of each step, last first.
 
@@ -204,7 +204,7 @@ def acer_discrete_steps(
             kl[b] = -f_average[i][b] / f[i][b]
         z = g if delta is None else trust_region(g, kl, delta)
         steps.append((i, z, q_ret - q[i][a[i]]))
-        q_ret = min(1.0, rho[a[i]]) * (q_ret - q[i][a[i]]) + v
+        q_ret = lambda_ * min(1.0, rho[a[i]]) * (q_ret - q[i][a[i]]) + v
     return steps
 
 
@@ -218,16 +218,16 @@ def gaussian_density(x, mean, std):
 
 
 def acer_continuous_steps(
-    mean, average, v, q, mu_mean, a, a_sampled, q_sampled, r, discount, is_last, *, std, c, delta
+    mean, average, v, q, mu_mean, a, a_sampled, q_sampled, r, discount, is_last, **constants
 ):
     """Algorithm 3: (i, z, Q_ret - Q, min(1, rho_i) (Q_ret - Q)) of each step, last first.
 
     z is the policy's gradient with respect to the mean. `a_sampled` are the a', `q_sampled` their
     values; means and actions are `[k + 1, d]`.
     """
+    std, c, delta, lambda_ = (constants[name] for name in ("std", "c", "delta", "lambda_"))
     k, d = len(r) - 1, len(mean[0])
-    steps = []
-    q_ret = q_opc = v[k]
+    steps, q_ret, q_opc = [], v[k], v[k]
     for i in reversed(range(k)):
         if is_last[i + 1]:
             q_ret = q_opc = v[i + 1]
@@ -240,13 +240,12 @@ def acer_continuous_steps(
             for x in (a[i], a_sampled[i])
         )
         g = min(c, rho) * (np.asarray(a[i]) - mean[i]) / std**2 * (q_opc - v[i])
-        excess = max(0.0, 1 - c / rho_sampled)
         score_sampled = (np.asarray(a_sampled[i]) - mean[i]) / std**2
-        g = g + excess * (q_sampled[i] - v[i]) * score_sampled
+        g = g + max(0.0, 1 - c / rho_sampled) * (q_sampled[i] - v[i]) * score_sampled
         kl = (np.asarray(mean[i]) - average[i]) / std**2
         z = g if delta is None else trust_region(g, kl, delta)
         steps.append((i, z, q_ret - q[i], min(1.0, rho) * (q_ret - q[i])))
-        q_ret = min(1.0, rho ** (1 / d)) * (q_ret - q[i]) + v[i]
+        q_ret = lambda_ * min(1.0, rho ** (1 / d)) * (q_ret - q[i]) + v[i]
         q_opc = (q_opc - q[i]) + v[i]
     return steps
 
@@ -743,6 +742,7 @@ def _acer_arrays(rows, b, config):
         "is_last": rows["is_last"][b],
         "c": config["truncation"],
         "delta": config["delta"] if config["trust_region"] else None,
+        "lambda_": config["retrace_lambda"],
     }
 
 
@@ -762,9 +762,8 @@ def acer_linear_update(params, average, rows, weights, config, learning_rate):
         f_average = [_softmax(x[i] @ average["policy"], legal[i]) for i in range(length)]
         q = [x[i] @ params["q"] for i in range(length)]
         given = f, f_average, q, rows["mu"][b], rows["action"][b]
-        entropy_cost = config["entropy_cost"]
         steps = acer_discrete_steps(
-            *given, **_acer_arrays(rows, b, config), entropy_cost=entropy_cost
+            *given, **_acer_arrays(rows, b, config), entropy_cost=config["entropy_cost"]
         )
         scale = weights[b] / (batch * (length - 1))
         for i, z, error in steps:

@@ -38,7 +38,7 @@ BUDGETS = {
     "basics": 447,
     "losses": 1272,
     "networks": 1447,
-    "agents": 4568,
+    "agents": 4567,
     "environments": 3520,
     "replay": 2924,
     "training": 3624,

@@ -117,9 +117,14 @@ def make_agent(
             jax.eval_shape(features, jax.random.key(0)), actions, config.advantage_size
         )
         policy = gaussian(actions, advantage_net.apply, config)
+    rate, half_life = config.learning_rate, config.learning_rate_half_life
     rmsprop = optimizer or optax.chain(
         optax.clip_by_global_norm(config.max_gradient_norm),
-        optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon),
+        optax.rmsprop(
+            rate if half_life is None else lambda n: rate / (1.0 + n / half_life),
+            config.rmsprop_decay,
+            config.rmsprop_epsilon,
+        ),
     )
 
     def init(key: Array) -> LearnerState:
@@ -174,7 +179,7 @@ def make_agent(
         else:
             cut_rho_t = jnp.where(continues_t, rho[1:], 0.0)
             critic_return = policy_return = losses.q_retrace(
-                q_t, v_t, r_t, discount_t, cut_rho_t, policy.root
+                q_t, v_t, r_t, discount_t, cut_rho_t, policy.root, config.retrace_lambda
             )
             if policy.uses_opc:
                 policy_return = losses.q_opc(q_t, v_t, r_t, discount_t, continues_t)
@@ -206,9 +211,6 @@ def make_agent(
 
     estimate = acer if config.estimator == "acer" else tis
 
-    def log_ratio(phi: Array, row: Row) -> Array:
-        return policy.log_prob(phi, row) - policy.log_prob(row.extras["mu"], row)
-
     def steps(
         params: Any, average_params: Any, rows: Row, mask: Array, key: Array
     ) -> dict[str, Array]:
@@ -217,8 +219,10 @@ def make_agent(
         output, _ = net.unroll(params["network"], *read)
         rows = rows._replace(extras={name: rows.extras[name] for name in policy.extras})
         phi = jax.lax.stop_gradient(output.policy)
+        log_prob = jax.vmap(policy.log_prob)
+        log_rho = log_prob(phi, rows) - log_prob(rows.extras["mu"], rows)
         # 1 where no action was taken, since the row's action is meaningless there.
-        log_rho = jnp.where(mask & ~rows.is_last, jax.vmap(log_ratio)(phi, rows), 0.0)
+        log_rho = jnp.where(mask & ~rows.is_last, log_rho, 0.0)
         keys = jax.random.split(key, mask.shape[0])
         estimates = jax.vmap(policy.estimates, in_axes=(None, 0, 0, 0))(
             params.get("advantage"), keys, output, rows

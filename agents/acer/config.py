@@ -11,8 +11,9 @@ from ...datatypes import EnvironmentSpec, ReplayConfig
 from ...networks.torsos import DQN_CONVOLUTIONS, Convolutions
 from ..base import UNLIMITED, is_large_image
 
-_BATCH = 16  # the paper's number of threads
+_BATCH = 16  # the paper's number of threads: one update of a batch replaces one by each
 _DECAY, _CONTINUOUS_DECAY = 0.99, 0.995  # the paper's, in an update of one segment
+_BATCH_DECAY = round(_DECAY**_BATCH, 3)
 _SMALL_BATCH = 8  # smaller, since more updates at the same ratio learn faster on small tasks
 _ATARI_REPLAY = ReplayConfig(
     pace="rounds",
@@ -23,20 +24,7 @@ _ATARI_REPLAY = ReplayConfig(
     min_rows=10_000,
     batch_size=_BATCH,
 )
-_MUJOCO_REPLAY = ReplayConfig(
-    pace="rounds",
-    replay_ratio=4.0,
-    capacity=5_000,
-    capacity_per_environment=True,
-    min_rows=1_000,
-    batch_size=_BATCH,
-)
-
-
-def _per_batch(decay: float) -> float:
-    """A decay in 16 updates of one segment, which one update of a batch replaces."""
-    return round(decay**_BATCH, 3)
-
+_MUJOCO_REPLAY = dataclasses.replace(_ATARI_REPLAY, on_policy=False, capacity=5_000, min_rows=1_000)
 
 # What both presets for small tasks have.
 _SMALL: dict[str, Any] = {
@@ -70,7 +58,7 @@ class Config:
     """Constraint of the trust region. Paper: 1 (4); continuous actions: sampled from
     [0.1, 2] (6)."""
 
-    average_decay: Annotated[float, Range(0.0, 1.0)] = _per_batch(_DECAY)
+    average_decay: Annotated[float, Range(0.0, 1.0)] = _BATCH_DECAY
     """alpha of the average policy, alpha * average + (1 - alpha) * params. Paper: 0.99 (4) in each
     update of one segment, so 0.99^16 in the 16 updates that a batch replaces; continuous actions:
     0.995 (6)."""
@@ -98,6 +86,9 @@ class Config:
     discount: Annotated[float, Range(0.0, 1.0)] = 0.99
     """Discount factor gamma. Paper: 0.99."""
 
+    retrace_lambda: Annotated[float, Range(0.0, 1.0)] = 1.0
+    """lambda of Retrace. Paper: none, which is 1."""
+
     entropy_cost: Annotated[float, Range(0.0)] = 0.001
     """Weight of the entropy bonus. Its gradient is added before the projection (our choice). Paper:
     0.001 (4). A Gaussian with fixed deviation has constant entropy; the weight has no effect."""
@@ -117,10 +108,14 @@ class Config:
     """The update multiplies rewards by this factor, after clipping. Our addition."""
 
     learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 7e-4
-    """RMSProp's learning rate, constant. Unspecified in the paper ("of an earlier A3C", 4); our
-    choice. Continuous actions: sampled from [10^-4, 10^-3.3] (6)."""
+    """RMSProp's learning rate. Unspecified in the paper ("of an earlier A3C", 4); our choice.
+    Continuous actions: sampled from [10^-4, 10^-3.3] (6)."""
 
-    rmsprop_decay: Annotated[float, Range(0.0, 1.0, below=True)] = _per_batch(_DECAY)
+    learning_rate_half_life: Annotated[float | None, Range(0.0, above=True)] = None
+    """Updates after which the learning rate has halved: it is divided by 1 + updates / half-life.
+    None: constant. Our addition."""
+
+    rmsprop_decay: Annotated[float, Range(0.0, 1.0, below=True)] = _BATCH_DECAY
     """Decay rate of RMSProp's mean square. Paper: 0.99, as in A3C, in each update of one
     segment."""
 
@@ -225,7 +220,7 @@ class Config:
     def paper_mujoco(cls, **changes: Any) -> "Config":
         """The paper's agent for continuous actions (section 6)."""
         papers: dict[str, Any] = {
-            "average_decay": _per_batch(_CONTINUOUS_DECAY),
+            "average_decay": round(_CONTINUOUS_DECAY**_BATCH, 3),
             "truncation": 5.0,
             "entropy_cost": 0.0,
             "max_abs_reward": UNLIMITED,
@@ -280,11 +275,17 @@ PRESETS: dict[str, Callable[[], Config]] = {
     "paper_mujoco": Config.paper_mujoco,
     "small": Config.small,
     "small_continuous": Config.small_continuous,
+    # For a million frames of MinAtar's games (docs/results/minatar).
+    "small_minatar": lambda: Config.small(
+        learning_rate=4e-3, learning_rate_half_life=10_000.0, retrace_lambda=0.8
+    ),
 }
 
 
 def default_preset(environment: str, spec: EnvironmentSpec) -> str:
-    """`atari_laptop` for large images; else `small`, or `small_continuous` (continuous actions)."""
+    """`atari_laptop` for large images; else `small`, or one for MinAtar or continuous actions."""
+    if "minatar" in environment.lower():
+        return "small_minatar"
     if is_large_image(spec):
         return "atari_laptop"
     discrete = isinstance(spec.actions, specs.DiscreteArray)

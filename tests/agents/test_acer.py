@@ -217,30 +217,30 @@ def test_e_2_tis_off_policy_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("kind", "preset"), [("discrete", "paper_atari"), ("continuous", "paper_mujoco")]
+    ("kind", "preset", "half_life"),
+    [("discrete", "paper_atari", None), ("continuous", "paper_mujoco", 4.0)],
 )
-def test_means_over_a_segment_step_as_a3cs_sums_do(kind, preset):
+def test_means_over_a_segment_step_as_a3cs_sums_do(kind, preset, half_life):
     """A3C: gradients summed over k steps, norms up to 40, and 0.1 inside RMSProp's square root.
 
     A batch replaces 16 updates, in which RMSProp's mean square keeps 0.99^16, rounded, of itself.
     """
-    config = acer.PRESETS[preset]()
+    config = dataclasses.replace(acer.PRESETS[preset](), learning_rate_half_life=half_life)
     k = config.sequence_length - 1
-    agent = make_agent(SPECS[kind], config, network=acer_network(kind), advantage=ADVANTAGE)
-    agent = jitted(agent)
+    agent = jitted(make_agent(SPECS[kind], config, network=acer_network(kind), advantage=ADVANTAGE))
     state = agent.init(jax.random.key(0))
     flat, unravel = ravel_pytree(state.params)
     expected, nu, norms = np.array(flat, np.float64), 0.0, []
-    for scale in (0.01, 3.0, 0.1):
+    for number, scale in enumerate((0.01, 3.0, 0.1)):
         mean = scale * np.random.default_rng(0).normal(size=flat.shape)
         total = k * mean
         norms.append(np.linalg.norm(total))
         total *= min(1.0, 40.0 / norms[-1])
         nu = 0.851 * nu + 0.149 * total**2
-        expected -= config.learning_rate * total / np.sqrt(nu + 0.1)
+        rate = config.learning_rate / (1 + number / (half_life or np.inf))
+        expected -= rate * total / np.sqrt(nu + 0.1)
         state = agent.apply(state, unravel(jnp.asarray(mean, jnp.float32)))
-    assert norms[0] < 20
-    assert norms[1] > 80
+    assert norms[0] < 20 < 80 < norms[1]
     np.testing.assert_allclose(ravel_pytree(state.params)[0], expected, atol=1e-6)
 
 

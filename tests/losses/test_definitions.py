@@ -63,9 +63,9 @@ def acer_policy_gradient(rng):
 
 
 def q_retrace(rng):
-    rows, root = segment(rng), 1 / rng.integers(1, 7)
-    expected = literal_returns(rows, lambda rho: min(1.0, rho**root))
-    return (*behind(rows, "q", "v", "r", "discount", "cut"), root), expected
+    rows, root, lambda_ = segment(rng), 1 / rng.integers(1, 7), rng.random()
+    expected = literal_returns(rows, lambda rho: lambda_ * min(1.0, rho**root))
+    return (*behind(rows, "q", "v", "r", "discount", "cut"), root, lambda_), expected
 
 
 def q_opc(rng):

@@ -13,7 +13,6 @@ from dm_env import specs
 
 import retrax
 from retrax.agents import acer, d4pg, reactor
-from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
 from retrax.agents.entry import AgentEntry
 from retrax.datatypes import EnvironmentSpec
 from retrax.replay.local import check_capacity
@@ -184,18 +183,19 @@ def test_published_runs_can_be_read(tmp_path):
     [
         ("reactor", "catch", CHOICE, "small_short", 20_000),
         ("reactor", "CartPole-v1", CHOICE, "small", 60_000),
-        ("reactor", "MinAtar/Asterix-v1", CHOICE, "small_minatar", OTHER_STEPS),
+        ("reactor", "MinAtar/Asterix-v1", CHOICE, "small_minatar", 200_000),
         ("reactor", "ALE/Pong-v5", GAME, "atari_laptop", 2_500_000),
         ("acer", "catch", CHOICE, "small", 40_000),
         ("acer", "CartPole-v1", CHOICE, "small", 60_000),
+        ("acer", "pgx:minatar-asterix", CHOICE, "small_minatar", 200_000),
         ("acer", "Pendulum-v1", CONTROL, "small_continuous", 100_000),
         ("acer", "ALE/Pong-v5", GAME, "atari_laptop", 2_500_000),
-        ("d4pg", "my_environments:Pixels", GAME, "paper", PAPER_STEPS),
+        ("d4pg", "my_environments:Pixels", GAME, "paper", 50_000_000),
         ("d4pg", "Pendulum-v1", CONTROL, "small", 40_000),
-        ("d4pg", "dm_control:cartpole/swingup", CONTROL, "small", OTHER_STEPS),
+        ("d4pg", "dm_control:cartpole/swingup", CONTROL, "small", 200_000),
         ("agent57", "deep_sea", CHOICE, "small", 60_000),
         ("agent57", "memory", CHOICE, "small", 20_000),
-        ("agent57", "Acrobot-v1", LONG, "small_long", OTHER_STEPS),
+        ("agent57", "Acrobot-v1", LONG, "small_long", 200_000),
         ("agent57", "ALE/Pong-v5", GAME, "atari_laptop", 2_500_000),
     ],
 )
