@@ -2,10 +2,10 @@
 
     python docs/results/scoreboard.py
 
-A row is an agent on a task after some steps, with the default preset: one for each, from the first
-page of `PAGES` that has it. An agent's best row has three seeds or more and the largest margin: its
-mean minus the best published score, divided by the range from uniform play to the score that counts
-as 1 in the suite.
+A row is an agent on a task after some steps, with the default preset, or with the one before where
+it has changed: one for each, from the first page of `PAGES` that has it. An agent's best row has
+three seeds or more and the largest margin: its mean minus the best published score, divided by the
+range from uniform play to the score that counts as 1 in the suite.
 """
 
 import re
@@ -153,12 +153,16 @@ def score_cell(row: Row) -> str:
 def command(row: Row) -> str:
     """The command that makes the runs again, with today's presets."""
     agent, environment = row.key
+    config = row.runs[0].config
+    is_before = (row.page, agent, config["preset"]) == ("minatar", "acer", "small")
+    preset = " --preset small" * is_before
     if row.task is None:
-        device = " --on-device" if row.runs[0].config["on_device"] else ""
-        return f"retrax train {agent} --environment {environment} --steps {row.steps}{device}"
+        device = " --on-device" * config["on_device"]
+        steps = f"--steps {row.steps}{preset}{device}"
+        return f"retrax train {agent} --environment {environment} {steps}"
     words = ["retrax benchmark", row.page, agent, "--tasks", row.task.name]
     words += ["--steps", str(row.steps)] if row.steps != row.task.steps else []
-    return " ".join([*words, "--seeds", str(len(row.runs))])
+    return " ".join([*words, "--seeds", f"{len(row.runs)}{preset}"])
 
 
 def cells(row: Row, *, brief: bool = False) -> dict[str, str]:

@@ -51,9 +51,16 @@ def acer_5m(row: dict[str, str]) -> dict[str, str]:
     return ours(row, "acer", 5_000_000) | others(row, 5)
 
 
-def device(row: dict[str, str]) -> dict[str, str]:
+def falling(row: dict[str, str]) -> dict[str, str]:
+    """ACER on a device with `small_minatar`, beside `small` with the same seeds."""
+    before = device(row)
+    of_small = {f"`small`, {name}": before[name] for name in ("training", "evaluated")}
+    return device(row, "falling-acer") | of_small
+
+
+def device(row: dict[str, str], name: str = "device") -> dict[str, str]:
     """ACER on a device, a run for each of five seeds."""
-    found = runs_of(HERE)[f"device-{task_of(row)}"]
+    found = runs_of(HERE)[f"{name}-{task_of(row)}"]
     assert [run.scores["steps"] for run in found] == ["1000000"] * 5
     return {
         "training": with_interval([training_return(run, 10) for run in found], ".1f"),
