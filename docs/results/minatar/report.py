@@ -54,7 +54,7 @@ def acer_5m(row: dict[str, str]) -> dict[str, str]:
 def falling(row: dict[str, str]) -> dict[str, str]:
     """ACER on a device with `small_minatar`, beside `small` with the same seeds."""
     before = device(row)
-    of_small = {f"`small`, {name}": before[name] for name in ("training", "evaluated")}
+    of_small = {f"small, {name}": before[name] for name in ("training", "evaluated")}
     return device(row, "falling-acer") | of_small
 
 
