@@ -58,6 +58,16 @@ def falling(row: dict[str, str]) -> dict[str, str]:
     return device(row, "falling-acer") | of_small
 
 
+def own(row: dict[str, str]) -> dict[str, str]:
+    """ACER with `small_minatar` on MinAtar's own games, three seeds, beside the published scores."""
+    found = runs(HERE, f"own-acer-{task_of(row)}")
+    return {
+        "training": with_interval([training_return(run, 10) for run in found], ".1f"),
+        "evaluated": with_interval([run.score for run in found], ".1f"),
+        "seconds": joined([float(run.scores["seconds"]) for run in found], ".0f"),
+    } | others(row, 1, 5)
+
+
 def device(row: dict[str, str], name: str = "device") -> dict[str, str]:
     """ACER on a device, a run for each of five seeds."""
     found = runs_of(HERE)[f"{name}-{task_of(row)}"]
