@@ -59,7 +59,7 @@ def falling(row: dict[str, str]) -> dict[str, str]:
 
 
 def own(row: dict[str, str]) -> dict[str, str]:
-    """ACER with `small_minatar` on MinAtar's own games, three seeds, beside the published scores."""
+    """ACER with `small_minatar` on MinAtar's own games, beside the published scores."""
     found = runs(HERE, f"own-acer-{task_of(row)}")
     return {
         "training": with_interval([training_return(run, 10) for run in found], ".1f"),
