@@ -49,7 +49,7 @@ def tree_backup_coefficients(pi_a: Array, lambda_: float) -> Array:
     Returns:
       c_t, `[T]`, in [0, lambda].
     """
-    assert_rank(1, pi_a=pi_a)
+    assert_steps(pi_a=pi_a)
     return lambda_ * pi_a
 
 

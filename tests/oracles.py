@@ -218,14 +218,13 @@ def gaussian_density(x, mean, std):
 
 
 def acer_continuous_steps(
-    mean, average, v, q, mu_mean, a, a_sampled, q_sampled, r, discount, is_last, **constants
+    mean, average, v, q, mu, a, a_other, q_other, r, discount, is_last, *, std, c, delta, lambda_
 ):
     """Algorithm 3: (i, z, Q_ret - Q, min(1, rho_i) (Q_ret - Q)) of each step, last first.
 
-    z is the policy's gradient with respect to the mean. `a_sampled` are the a', `q_sampled` their
+    z is the policy's gradient with respect to the mean. `a_other` are the a', `q_other` their
     values; means and actions are `[k + 1, d]`.
     """
-    std, c, delta, lambda_ = (constants[name] for name in ("std", "c", "delta", "lambda_"))
     k, d = len(r) - 1, len(mean[0])
     steps, q_ret, q_opc = [], v[k], v[k]
     for i in reversed(range(k)):
@@ -236,12 +235,12 @@ def acer_continuous_steps(
         if is_last[i]:
             continue
         rho, rho_sampled = (
-            gaussian_density(x, mean[i], std) / gaussian_density(x, mu_mean[i], std)
-            for x in (a[i], a_sampled[i])
+            gaussian_density(x, mean[i], std) / gaussian_density(x, mu[i], std)
+            for x in (a[i], a_other[i])
         )
         g = min(c, rho) * (np.asarray(a[i]) - mean[i]) / std**2 * (q_opc - v[i])
-        score_sampled = (np.asarray(a_sampled[i]) - mean[i]) / std**2
-        g = g + max(0.0, 1 - c / rho_sampled) * (q_sampled[i] - v[i]) * score_sampled
+        score_sampled = (np.asarray(a_other[i]) - mean[i]) / std**2
+        g = g + max(0.0, 1 - c / rho_sampled) * (q_other[i] - v[i]) * score_sampled
         kl = (np.asarray(mean[i]) - average[i]) / std**2
         z = g if delta is None else trust_region(g, kl, delta)
         steps.append((i, z, q_ret - q[i], min(1.0, rho) * (q_ret - q[i])))

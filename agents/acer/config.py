@@ -13,7 +13,8 @@ from ..base import UNLIMITED, is_large_image
 
 _BATCH = 16  # the paper's number of threads: one update of a batch replaces one by each
 _DECAY, _CONTINUOUS_DECAY = 0.99, 0.995  # the paper's, in an update of one segment
-_BATCH_DECAY = round(_DECAY**_BATCH, 3)
+# In an update of a batch, for discrete and for continuous actions.
+_PER_BATCH, _CONTINUOUS_PER_BATCH = (round(x**_BATCH, 3) for x in (_DECAY, _CONTINUOUS_DECAY))
 _SMALL_BATCH = 8  # smaller, since more updates at the same ratio learn faster on small tasks
 _ATARI_REPLAY = ReplayConfig(
     pace="rounds",
@@ -58,7 +59,7 @@ class Config:
     """Constraint of the trust region. Paper: 1 (4); continuous actions: sampled from
     [0.1, 2] (6)."""
 
-    average_decay: Annotated[float, Range(0.0, 1.0)] = _BATCH_DECAY
+    average_decay: Annotated[float, Range(0.0, 1.0)] = _PER_BATCH
     """alpha of the average policy, alpha * average + (1 - alpha) * params. Paper: 0.99 (4) in each
     update of one segment, so 0.99^16 in the 16 updates that a batch replaces; continuous actions:
     0.995 (6)."""
@@ -115,7 +116,7 @@ class Config:
     """Updates after which the learning rate has halved: it is divided by 1 + updates / half-life.
     None: constant. Our addition."""
 
-    rmsprop_decay: Annotated[float, Range(0.0, 1.0, below=True)] = _BATCH_DECAY
+    rmsprop_decay: Annotated[float, Range(0.0, 1.0, below=True)] = _PER_BATCH
     """Decay rate of RMSProp's mean square. Paper: 0.99, as in A3C, in each update of one
     segment."""
 
@@ -220,7 +221,7 @@ class Config:
     def paper_mujoco(cls, **changes: Any) -> "Config":
         """The paper's agent for continuous actions (section 6)."""
         papers: dict[str, Any] = {
-            "average_decay": round(_CONTINUOUS_DECAY**_BATCH, 3),
+            "average_decay": _CONTINUOUS_PER_BATCH,
             "truncation": 5.0,
             "entropy_cost": 0.0,
             "max_abs_reward": UNLIMITED,
@@ -284,9 +285,8 @@ PRESETS: dict[str, Callable[[], Config]] = {
 
 def default_preset(environment: str, spec: EnvironmentSpec) -> str:
     """`atari_laptop` for large images; else `small`, or one for MinAtar or continuous actions."""
-    if "minatar" in environment.lower():
-        return "small_minatar"
     if is_large_image(spec):
         return "atari_laptop"
-    discrete = isinstance(spec.actions, specs.DiscreteArray)
-    return "small" if discrete else "small_continuous"
+    if not isinstance(spec.actions, specs.DiscreteArray):
+        return "small_continuous"
+    return "small_minatar" if "minatar" in environment.lower() else "small"

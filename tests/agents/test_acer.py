@@ -255,8 +255,7 @@ def test_the_average_policy_follows_by_the_configs_decay():
 
 def test_each_transition_is_in_one_segment():
     agent, _ = linear("continuous", sequence_length=7, keep=KEEP)
-    vector = jax.ShapeDtypeStruct((SIZE,), jnp.float32)
-    memory = jax.ShapeDtypeStruct((D,), jnp.float32)
+    vector, memory = (jax.ShapeDtypeStruct((size,), jnp.float32) for size in (SIZE, D))
     assert agent.sequence == SequenceSpec(
         length=7,
         period=6,

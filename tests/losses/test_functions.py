@@ -143,7 +143,8 @@ WINDOWS = (
     *("distributional_off_policy_target", "expected_off_policy_return", "sequence_priority"),
     *("importance_sampled_return", "n_step_return", "q_opc", "q_retrace", "stochastic_dueling"),
     *("transformed_n_step_double_q_return", "transformed_off_policy_return"),
-    "truncated_importance_trajectory",
+    *("truncated_importance_trajectory", "tree_backup_coefficients"),
+    *("importance_coefficients", "retrace_coefficients"),
 )
 
 

@@ -189,6 +189,7 @@ def test_published_runs_can_be_read(tmp_path):
         ("acer", "CartPole-v1", CHOICE, "small", 60_000),
         ("acer", "pgx:minatar-asterix", CHOICE, "small_minatar", 200_000),
         ("acer", "Pendulum-v1", CONTROL, "small_continuous", 100_000),
+        ("acer", "my_minatar:Reach", CONTROL, "small_continuous", 200_000),
         ("acer", "ALE/Pong-v5", GAME, "atari_laptop", 2_500_000),
         ("d4pg", "my_environments:Pixels", GAME, "paper", 50_000_000),
         ("d4pg", "Pendulum-v1", CONTROL, "small", 40_000),

@@ -60,18 +60,13 @@ def falling(row: dict[str, str]) -> dict[str, str]:
 
 def own(row: dict[str, str]) -> dict[str, str]:
     """ACER with `small_minatar` on MinAtar's own games, beside the published scores."""
-    found = runs(HERE, f"own-acer-{task_of(row)}")
-    return {
-        "training": with_interval([training_return(run, 10) for run in found], ".1f"),
-        "evaluated": with_interval([run.score for run in found], ".1f"),
-        "seconds": joined([float(run.scores["seconds"]) for run in found], ".0f"),
-    } | others(row, 1, 5)
+    return device(row, "own-acer", 3) | others(row, 5)
 
 
-def device(row: dict[str, str], name: str = "device") -> dict[str, str]:
-    """ACER on a device, a run for each of five seeds."""
+def device(row: dict[str, str], name: str = "device", seeds: int = 5) -> dict[str, str]:
+    """ACER on a device, or under another name, a run for each seed."""
     found = runs_of(HERE)[f"{name}-{task_of(row)}"]
-    assert [run.scores["steps"] for run in found] == ["1000000"] * 5
+    assert [run.scores["steps"] for run in found] == ["1000000"] * seeds
     return {
         "training": with_interval([training_return(run, 10) for run in found], ".1f"),
         "evaluated": with_interval([run.score for run in found], ".1f"),
