@@ -1,8 +1,8 @@
 """Environments in JAX of other suites, by their id, and those that users make.
 
 An adapter takes a suite's functions without its restarts. An observation that is one array of three
-axes is an image, of bools or of numbers from 0 to 1 (uint8 stays as it is); any other one becomes a
-vector of all its numbers. Actions of several parts are numbered, the last part changing fastest.
+axes is an image, of uint8, of bools or of floats from 0 to 1; any other one becomes a vector of all
+its numbers. Actions of several parts are numbered, the last part changing fastest.
 """
 
 import dataclasses
@@ -22,6 +22,8 @@ from ..datatypes import DEFAULT_LIMIT, ActionSpec, EnvironmentSpec
 from .arrival import check_limit
 from .failures import RefusedError, one_sentence
 from .pure import PureEnvironment, State, Stepped, Transition
+
+_SCALES = {"uint8": 1, "bool": 255, "float32": 255, "float16": 255, "bfloat16": 255}  # of images
 
 
 class _Masked(NamedTuple):
@@ -84,11 +86,11 @@ def _adapted(taken: Any, limit: int, reset: Any, step: Any, split: Any) -> PureE
     def see(found: Any) -> jax.Array:
         mask = found.mask.ravel() if isinstance(found, _Masked) else None
         parts = [jnp.asarray(x) for x in jax.tree.leaves(found if mask is None else found.seen)]
-        if len(parts) == 1 and parts[0].ndim == 3:
+        if len(parts) == 1 and parts[0].ndim == 3 and (scale := _SCALES.get(str(parts[0].dtype))):
             if mask is not None:  # a plane each
                 planes = jnp.broadcast_to(mask, (*parts[0].shape[:2], mask.size))
                 parts = [jnp.concatenate([parts[0], planes], axis=-1)]
-            return (parts[0] * (1 if parts[0].dtype == jnp.uint8 else 255)).astype(jnp.uint8)
+            return (parts[0] * scale).astype(jnp.uint8)
         parts += [] if mask is None else [mask]
         return jnp.concatenate([part.ravel().astype(jnp.float32) for part in parts])
 
@@ -154,8 +156,7 @@ def from_pgx(game: Any) -> PureEnvironment:
     masks = not game.id.startswith("minatar-")
 
     def split(state: Any) -> Any:
-        seen = state.observation
-        seen = _Masked(seen, state.legal_action_mask) if masks else seen
+        seen = _Masked(state.observation, state.legal_action_mask) if masks else state.observation
         return state, seen, state.rewards[0], state.terminated, state.truncated
 
     actions = specs.DiscreteArray(int(game.num_actions))
@@ -203,8 +204,7 @@ def _from_xminigrid(environment: Any, params: Any) -> PureEnvironment:
     return _adapted(actions, params.max_steps, reset, lambda s, a, _: step(s, a), split)
 
 
-_CRAFTAX = [f"Craftax-{kind}-v1" for kind in ("Symbolic", "Pixels")]
-_CRAFTAX += [name.replace("-", "-Classic-", 1) for name in _CRAFTAX]
+_CRAFTAX = [f"Craftax-{x}-v1" for x in ("Symbolic", "Pixels", "Classic-Symbolic", "Classic-Pixels")]
 # Their module, its names of environments, its maker, and the adapter.
 SUITES: dict[str, tuple[str, str, str, Callable[..., PureEnvironment]]] = {
     "brax": ("brax.envs", "_envs", "get_environment", _from_brax),

@@ -232,8 +232,7 @@ def test_sequences_never_cross_episodes_and_rows_are_those_of_appendix_e(changes
     ],
 )
 def test_tasks_with_long_episodes_get_a_larger_replay(longest, preset):
-    spec = SPEC._replace(max_episode_steps=longest)
-    assert agent57.default_preset("", spec) == preset
+    assert agent57.default_preset("", SPEC._replace(max_episode_steps=longest)) == preset
 
 
 def terminal_sample(reward, discount=0, arm=0):

@@ -148,8 +148,7 @@ def test_embedding_is_refreshed_once_an_episode(refresh):
         play(agent.explore, params, state, steps[1:])[1]["intrinsic_reward"]
         for params in (new, old)
     )
-    equal = np.isclose(rewards[:3], kept[:3], rtol=1e-6)
-    assert equal.all() == (refresh == "episode")
+    assert np.isclose(rewards[:3], kept[:3], rtol=1e-6).all() == (refresh == "episode")
 
 
 # Arms, without intrinsic rewards, which no arm's choice depends on.
@@ -374,7 +373,6 @@ def test_evaluation_with_one_arm(changes, arm):
 
 
 def test_an_arm_is_evaluated_by_its_number():
-    config = agent57.AGENT.with_arm(tiny(), 3)
-    assert config == tiny(evaluation="arm", evaluation_arm=3)
+    assert agent57.AGENT.with_arm(tiny(), 3) == tiny(evaluation="arm", evaluation_arm=3)
     with pytest.raises(ValueError, match="evaluation_arm must be an integer >= 0 and <= 4, got 5"):
         agent57.AGENT.with_arm(tiny(), 5)

@@ -77,8 +77,7 @@ def test_an_attribute_of_a_package_in_another_directory(own_modules):
     write(own_modules / "elsewhere" / "entry_test_package", "agent")
     write(own_modules / "elsewhere" / "entry_test_package", "__init__", "")
     elsewhere = own_modules / "elsewhere"
-    entry = find_agent("entry_test_package.agent:ENTRY", search_path=elsewhere)
-    assert entry.name == "mine"
+    assert find_agent("entry_test_package.agent:ENTRY", search_path=elsewhere).name == "mine"
 
 
 def test_names_that_name_no_agent_or_two_are_refused(site):

@@ -119,8 +119,7 @@ def test_results_that_were_cut_short_are_named(
     text = (directory / name).read_text()
     (directory / name).write_text(text[: cut if cut < 0 else int(cut * len(text))])
     words = ["classic", AGENT, *GRID, "--seeds", 2, "--directory"] * (command == "benchmark")
-    err = refused(command, *words, directory)
-    assert f"{directory / name} is damaged (" in err
+    assert f"{directory / name} is damaged (" in refused(command, *words, directory)
 
 
 def test_a_suite_whose_package_is_missing_names_the_extra(monkeypatch, refused):

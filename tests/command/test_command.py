@@ -218,8 +218,7 @@ def test_missing_libraries_are_told_and_our_own_errors_keep_their_traceback(refu
 def test_directories_that_are_in_use(run, tiny, refused, monkeypatch, options, sentence):
     monkeypatch.chdir(read_config(run).search_path)  # which is a part of the config
     words = [str(word).format(run=run) for word in options]
-    err = refused(*tiny, "--run-directory", run, *words)
-    assert sentence.format(run=run) in err
+    assert sentence.format(run=run) in refused(*tiny, "--run-directory", run, *words)
 
 
 def test_a_directory_that_another_process_writes_into(run, tiny, retrax, refused):

@@ -85,8 +85,7 @@ def test_from_python_paths_are_those_before_the_environment(here):
     config = retrax.RunConfig(
         agent="noisy_agent:NOISY", environment="wanderers:Wanderer", num_envs=2, steps=20
     )
-    summary = retrax.train(config, "run", plain=True)
-    assert summary.directory == here / "run"
+    assert retrax.train(config, "run", plain=True).directory == here / "run"
     assert os.listdir(here / "elsewhere") == []
     os.chdir(here)
     assert retrax.load_agent("run").steps == 20

@@ -126,8 +126,7 @@ def test_what_comes_with_a_first_observation_means_nothing():
 
 def test_wrapped_vectors_and_pools():
     wanted = [alone(e, "Box") for e in range(NUM_ENVS)]
-    wrapped = VectorWrapper(vector())
-    assert together(from_gymnasium_vector(wrapped, seed=SEED)) == wanted
+    assert together(from_gymnasium_vector(VectorWrapper(vector()), seed=SEED)) == wanted
     pool = make(lambda num_envs, seed: Pool(), num_envs=NUM_ENVS)
     assert together(pool) == wanted
     assert pool.spec.max_episode_steps == 7

@@ -274,6 +274,9 @@ def test_environments_of_gymnax_are_truncated_at_their_own_limit():
     found, _ = kinds(vector, [0, 1, 0, 0, 0, 0, 0])
     assert found[:3] == [(1, 0.5, 1.0), (2, 0.5, 0.0), (0, 0.0, 1.0)]
     assert found[3:] == [(1, 0.5, 1.0)] * 3 + [(2, 0.5, 1.0)]
+    board = type("Board", (Swing,), {"reset_env": lambda *_: (jnp.full((2, 3, 1), 300), Time(0))})
+    _, seen = from_gymnax(board()).reset(jax.random.key(0))  # bytes would not hold its numbers
+    assert (seen.dtype, seen.tolist()) == (np.float32, [300] * 6)
 
 
 def test_environments_of_gymnax_1_say_themselves_what_ends_them():

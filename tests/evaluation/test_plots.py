@@ -80,8 +80,7 @@ def test_draws_a_picture(tmp_path):
     """The same that a notebook shows; paths may be text."""
     run = make_run(tmp_path / "run", SHORT)
     output = tmp_path / "new" / "curves.png"
-    figure = plot_learning_curves([str(run)], str(output))
-    assert figure._repr_png_() == output.read_bytes()
+    assert plot_learning_curves([str(run)], str(output))._repr_png_() == output.read_bytes()
     picture = image.imread(output)
     assert picture.shape[0] > 300
     assert picture.shape[1] > 400

@@ -201,8 +201,7 @@ def test_priorities_travel_with_requests_in_the_order_of_the_draws():
     ((name, _, request, _, priorities, _),) = [answer.call for answer in peer.sent]
     assert (name, request, [n for n, _ in priorities]) == ("draw", 2, [0, 1, 2, 3])
     peer.answer()
-    found = priorities_of(node)
-    assert (found[draws[3].keys.keys[0]] == 4).all()
+    assert (priorities_of(node)[draws[3].keys.keys[0]] == 4).all()
     with pytest.raises(ValueError, match="priorities must be finite"):
         replay.set_priorities(draws[0].keys, np.full(3, np.nan))
 
