@@ -277,7 +277,7 @@ class PlayedGames:
 class EmulatedAtari(SequentialVector):
     """E emulators of one game, stepped sequentially, with the preprocessing of `Atari`.
 
-    Rewards, ends and observations equal those of `Atari` bit for bit, except for the observation
+    Rewards, ends and observations equal `Atari`'s bit for bit, except for the observation
     of a last step: here it contains no older frames.
 
     An episode begins after 0 to `max_noops` frames of doing nothing; or, when there are `states`,

@@ -127,7 +127,7 @@ def _informed(has_mask: bool, seen: Any, taken: Any) -> tuple[bool, Any]:
 def _checked(what: str, results: Any, informs: bool) -> Any:
     """The results of `reset` or `step` without `info`, whose mask is put beside the observation.
 
-    Refuses those of Gym before 0.26 and others that are none.
+    Refuses what Gym before 0.26 returned, and what is no result at all.
     """
     names = ("observation", "info") if "reset" in what else _RETURNED
     if not isinstance(results, tuple) or len(results) != len(names):

@@ -124,7 +124,7 @@ class Counter(Node):
         """Updates the phase, status.json and metrics.csv; False."""
         with self._lock:
             now = self._clock.monotonic()
-            if self._phase != "starting":  # counts are not those of a snapshot yet
+            if self._phase != "starting":  # counts of the snapshot are not known yet
                 self._rates["steps"].add(now, self._counters.steps)
                 self._rates["updates"].add(now, self._counters.updates)
             done = self._counters.steps >= self._steps and self._phase != "starting"

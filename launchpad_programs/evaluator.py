@@ -47,7 +47,7 @@ class EvaluatorNode(Node):
         self._rested_at, self._until = self._clock.monotonic(), math.inf
         self._best = BestParameters(config.directory)
         if not config.continues:
-            self._best.forget()  # those of a program that ended before its first snapshot
+            self._best.forget()  # an earlier program's, which ended before its first snapshot
 
     def start(self) -> None:
         """Waits for the learner's first parameters."""
@@ -61,7 +61,7 @@ class EvaluatorNode(Node):
         return False
 
     def evaluate(self) -> None:
-        """Evaluates if there are newer parameters, and those of the run's last update once more."""
+        """Evaluates newer parameters, if there are any, and once more the run's last ones."""
         self._report(state="waiting")
         phase, final = self._counter.phase, self._learned
         self._parameters.step()

@@ -15,7 +15,7 @@ from ..datatypes import Row, Sample
 
 
 class Clock(NamedTuple):
-    """Time, waits and threads of a node: the system's, or those of a simulation."""
+    """Time, waits and threads of a node: the system's, or a simulation's."""
 
     monotonic: Callable[[], float] = time.monotonic
     process_time: Callable[[], float] = time.process_time

@@ -12,7 +12,7 @@ from .local import LocalReplay
 from .packing import PackedDraw
 
 _COUNTERS = ("steps", "updates", "learning_since")
-_LATE = 16  # draws by which priorities may be later than those of newer draws
+_LATE = 16  # draws whose priorities may arrive before an older draw's
 
 
 class ReplayNode:

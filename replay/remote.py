@@ -164,7 +164,7 @@ class RemoteReplay:
         self._priorities: list[tuple[int, np.ndarray]] = []  # of draws, not sent
         self._status: ReplayStatus  # asked for again after
         self._clock, self._status_until = clock, -math.inf
-        self._updates = 0  # of the learner's state, with those of all draws
+        self._updates = 0  # in the learner's state, once all draws are used
         self._restarts = self._number = -1  # until `_begin`
 
     def sample(self, timeout: float = 0.0) -> Draw | None:

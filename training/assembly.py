@@ -88,7 +88,7 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
 
     try:
         learner, actor = jax.eval_shape(states, jax.eval_shape(lambda: jax.random.key(0)))
-    except Exception as error:  # those of JAX, chex, Haiku and the agent have no common type
+    except Exception as error:  # JAX's, chex's, Haiku's and the agent's have no common type
         raise _NotTraceableError(
             f"Agent.init or Agent.begin cannot be traced: {reason(error)}."
         ) from error

@@ -64,7 +64,7 @@ class MetricsTable:
     """
 
     def __init__(self, directory: Path, names: Sequence[str], *, resumed_at: int | None):
-        """Starts new metrics, or continues those of a run that is resumed, without later rows.
+        """Starts new metrics, or continues a resumed run's, without later rows.
 
         Of a resumed run, damaged rows are removed, and a missing file is started again; the log
         says so. `names` are of the columns between the counters and the rates. A ValueError, before

@@ -36,7 +36,7 @@ from .run_config import Purpose, RunConfig, derive_seed
 
 STALENESS = "gradient_staleness"
 DROPPED = "gradients_dropped"  # share of the gradients
-REMOTE_METRICS = (STALENESS, DROPPED)  # added to those of the agent's updates
+REMOTE_METRICS = (STALENESS, DROPPED)  # added to the metrics of the agent's updates
 
 Call = tuple[int, int]  # how often the worker was restarted before, and the number of the call
 

@@ -16,7 +16,7 @@ _REPLAY = ReplayConfig(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """Rainbow. The defaults are those of Hessel et al. 2018, table 1, for Atari.
+    """Rainbow. The defaults are from Hessel et al. 2018, table 1, for Atari.
 
     The table counts frames: four frames are an agent step, four steps an update. The clipped
     gradient (of the dueling network's paper) and the replay's uniform fraction are not in it.

@@ -239,7 +239,7 @@ def _variables(folder: str) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",  # it would report to its makers
-        "PYTHONWARNINGS": "",  # as errors, those of Ray's own processes would end them
+        "PYTHONWARNINGS": "",  # as errors, warnings would end Ray's own processes
         # Priorities as under Launchpad: by default all of Ray's processes run at 15, and actors,
         # which add their own to that, nearly at the learner's.
         "RAY_worker_niceness": "0",

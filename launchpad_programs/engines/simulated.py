@@ -1,6 +1,6 @@
 """A simulated engine: a program's own nodes on a virtual clock, in an order that a seed decides.
 
-Nodes, peers and the replay are those of the other engines. Each of their threads is a thread here,
+Nodes, peers and the replay are the other engines' own. Each of their threads is a thread here,
 too, but only the one that has the baton runs (greenlets would be a compiled dependency). It gives
 the baton away where it waits, and a seeded generator draws who is next. Time passes only while
 nobody can run. A seed and a list of faults decide everything; benchmarks/simulate.py checks it.
