@@ -15,7 +15,7 @@ from jax import lax
 from ..basics.prng_keys import is_key, with_keys, without_keys
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, check_finite, check_legal, check_numbers, checked_actions
-from .failures import drawn, one_sentence
+from .failures import RefusedError, drawn, one_sentence
 from .observations import place
 
 State: TypeAlias = Any  # a pytree of arrays, whatever the environment needs
@@ -146,7 +146,9 @@ class PureVector:
         if self.running is None:
             raise ValueError("there is nothing to render before reset().")
         observation = np.asarray(self.running.timestep.observation[0])
-        return drawn(lambda: self.pure.draw(observation))  # it may have no `draw`
+        if not (draw := getattr(self.pure, "draw", None)):
+            raise RefusedError("the environment cannot be drawn: it has no method draw.")
+        return drawn(lambda: draw(observation))
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""

@@ -66,8 +66,7 @@ class PureCatch:
 
     def _observe(self, row: jax.Array, ball: jax.Array, paddle: jax.Array) -> jax.Array:
         board = jnp.zeros((self.ROWS, self.COLUMNS), jnp.float32)
-        board = board.at[row, ball].set(1.0).at[-1, paddle].set(1.0)
-        return board.ravel()
+        return board.at[row, ball].set(1.0).at[-1, paddle].set(1.0).ravel()
 
 
 @dataclasses.dataclass(frozen=True)

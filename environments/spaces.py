@@ -147,7 +147,6 @@ def _combinations(
 
     def split(actions: np.ndarray) -> np.ndarray:
         entries = np.stack(np.unravel_index(actions, sizes.ravel()), axis=-1)
-        each = entries.reshape(len(actions), *sizes.shape) + start
-        return each.astype(space.dtype)
+        return (entries.reshape(len(actions), *sizes.shape) + start).astype(space.dtype)
 
     return specs.DiscreteArray(count, np.int32, "action"), split

@@ -165,8 +165,7 @@ def test_a_failure_in_an_environment_leaves_a_snapshot(here, retrax, tiny):
     assert "environment 0 failed at step 27: RuntimeError: no power (traceback in" in err
     assert err.endswith(f"; retrax train --resume {here / 'run'} continues at 104 steps.\n")
     newest = max(int(path.stem) for path in (here / "run" / "snapshots").iterdir())
-    last = (here / "run" / "metrics.csv").read_text().splitlines()[-1]
-    assert last.startswith("104,")
+    assert (here / "run" / "metrics.csv").read_text().splitlines()[-1].startswith("104,")
     assert newest == 104
     (here / "mended").write_text("")
     assert retrax("train", "--resume", "run")[0] == 0

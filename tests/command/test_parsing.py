@@ -90,8 +90,7 @@ def test_values_and_defaults():
     words += ["--plain", "--no-save", "--agent.recurrent", "False"]
     changed = {"sizes": (5,), "count": -3, "plain": True, "save": False}
     changed["agent"] = reactor.Config.small(recurrent=False)
-    found = parse(default, words, prog="program")
-    assert found == dataclasses.replace(default, **changed)
+    assert parse(default, words, prog="program") == dataclasses.replace(default, **changed)
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,8 @@ def test_games_of_pgx_are_images_and_their_two_kinds_of_ends_differ():
     assert sorted(set(steps[1].observation.ravel().tolist())) == [0, 255]
     assert vector.spec.max_episode_steps == 10_000
     assert (steps[1].observation[0, ..., 2:] == [255, 0]).all(), "planes of the mask"
+    with pytest.raises(ValueError, match="cannot be drawn: it has no method draw"):
+        vector.render()
 
 
 def test_environments_of_gymnax_are_truncated_at_their_own_limit():
