@@ -44,6 +44,7 @@ def benchmark(
     steps: Annotated[int | None, Range(1)] = None,
     episodes: Annotated[int | None, Range(1)] = None,
     num_envs: Annotated[int | None, Range(1)] = None,
+    on_device: bool = False,
     plain: bool = False,
 ) -> int:
     """Train and evaluate an agent on the tasks of a suite; skip what has been done.
@@ -54,8 +55,7 @@ def benchmark(
     Args:
       suite: one of atari, atari5, bsuite, classic, control and minatar.
       agent: a registered agent, or your own module:NAME.
-      tasks: tasks of the suite; by default all in which the agent can act. `catch` names all ids
-        of bsuite's experiment, and `catch-3` one of them.
+      tasks: by default all in which the agent can act; in bsuite `catch` is all ids, `catch-3` one.
       seeds: number of runs of each task, with the seeds 0, 1, 2 and so on.
       jobs: number of runs at a time. They share the cores, which may change a result's last bits.
       directory: directory of runs and tables; by default runs/benchmark-SUITE.
@@ -63,6 +63,7 @@ def benchmark(
       steps: steps of each run; by default the task's.
       episodes: episodes of each evaluation; by default the task's.
       num_envs: environments of a run, stepped together; by default 8, in bsuite 1.
+      on_device: train whole on a device the tasks that are written in JAX; minatar's are pgx's.
       plain: lines instead of a live table.
     """
     found, entry = find_suite(suite), find_agent(agent)
@@ -80,7 +81,8 @@ def benchmark(
     for task in found.choose(tasks):
         config = RunConfig(
             agent=agent,
-            environment=task.environment,
+            environment=(on_device and task.in_jax) or task.environment,
+            on_device=on_device,
             preset=preset,
             steps=steps or task.steps,
             num_envs=num_envs or found.num_envs,
@@ -147,7 +149,7 @@ def complete_runs(directory: Path) -> list[tuple[Path, RunConfig]]:
 def write_tables(directory: Path, suite: Suite, runs: Iterable[tuple[Path, RunConfig]]) -> None:
     """Writes scores.csv and curves.csv of the complete runs."""
     scores, curves = list[list[Any]](), list[list[Any]]()
-    tasks = {task.environment: task for task in suite.all_tasks}
+    tasks = {id: task for task in suite.all_tasks for id in (task.environment, task.in_jax)}
     for run, config in runs:
         metrics, task = read_metrics(run), tasks[config.environment]
         found = read_json(run / EVALUATION, "episodes", "mean_return", "low", "high")

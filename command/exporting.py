@@ -128,8 +128,7 @@ def _description(
         actions["num_values"] = int(spec.actions.num_values)
     else:
         for name in ("minimum", "maximum"):
-            bound = np.broadcast_to(getattr(spec.actions, name), spec.actions.shape)
-            actions[name] = bound.tolist()
+            actions[name] = np.broadcast_to(getattr(spec.actions, name), actions["shape"]).tolist()
     return {
         "format": exported_agent.FORMAT,
         "agent": config.agent,

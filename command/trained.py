@@ -163,8 +163,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # whatever environments print
         result = evaluate(**given)
     if as_json:  # a few episodes have no interval, and JSON no NaN
-        text = json.dumps(result._asdict())
-        print(json.dumps(json.loads(text, parse_constant=lambda _: None)))
+        print(json.dumps(json.loads(json.dumps(result._asdict()), parse_constant=lambda _: None)))
         return 0
     interval = f"95 %: {result.low:.6g} to {result.high:.6g}"
     if math.isnan(result.low):

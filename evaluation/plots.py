@@ -112,8 +112,7 @@ def plot_learning_curves(
     styles, (width, height) = _styles(loaded), _PANEL_INCHES
     width += _BESIDE_INCHES if len(styles) > _MAX_INSIDE else 0.0
     figure, panels = new_panels(len(environments), (width, height), columns=columns)
-    smoothing = f" (mean of {window} rows)" if window > 1 else ""
-    label = metric.replace("_", " ") + smoothing
+    label = metric.replace("_", " ") + (f" (mean of {window} rows)" if window > 1 else "")
     for panel, environment in zip(panels, environments, strict=True):
         _draw(panel, [run for run in loaded if run.environment == environment], styles)
         panel.set(title=environment, xlabel="environment steps", ylabel=label)

@@ -37,6 +37,7 @@ class Task(NamedTuple):
     low: float  # the return of uniform random play, or 0
     high: float  # the return that counts as 1; above `low`
     published: tuple[Published, ...]
+    in_jax: str = ""  # the id of the same game written in JAX, if that is another one
 
 
 class Suite(NamedTuple):
@@ -91,7 +92,7 @@ def suites() -> dict[str, Suite]:
     for row in read_rows(DATA / "suite_tasks.csv"):
         numbers = int(row["steps"]), int(row["episodes"]), float(row["low"]), float(row["high"])
         others = tuple(published.get((row["suite"], row["task"]), []))
-        task = Task(row["task"], row["environment"], *numbers, others)
+        task = Task(row["task"], row["environment"], *numbers, others, row["in_jax"])
         tasks.setdefault(row["suite"], []).append(task)
     about = {row["suite"]: row["about"] for row in read_rows(DATA / "suites.csv")}
     return {name: Suite(name, text, tuple(tasks[name])) for name, text in about.items()}

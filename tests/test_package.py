@@ -84,8 +84,7 @@ def test_the_source_distribution_has_the_whole_repository(built):
         names = {name.partition("/")[2] for name in archive.getnames()}
         licence = archive.extractfile(f"retrax-{retrax.__version__}/LICENSE").read()
     assert licence == (ROOT / "LICENSE").read_bytes()
-    missing = {path.as_posix() for path in TRACKED} - names
-    assert missing <= {".gitignore", ".gitattributes"}
+    assert {path.as_posix() for path in TRACKED} - names <= {".gitignore", ".gitattributes"}
     assert {"CHANGELOG.md", "CITATION.cff", "mkdocs.yml", ".pre-commit-config.yaml"} <= names
 
 

@@ -191,8 +191,7 @@ def test_values_are_mixed_by_arm(changes, arm, extrinsic, intrinsic, mixed):
         weights = (np.tile(np.float32(row), (D, 1)) / D for row in rows)
         values = dict(zip(("extrinsic", "intrinsic"), weights, strict=True))
         state = agent.begin(jax.random.key(0), 0, 1)
-        decision = agent.exploit(params._replace(values=values), state, timestep(0))
-        assert decision.action == action
+        assert agent.exploit(params._replace(values=values), state, timestep(0)).action == action
 
 
 @functools.cache

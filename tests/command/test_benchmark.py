@@ -128,6 +128,19 @@ def test_a_suite_whose_package_is_missing_names_the_extra(monkeypatch, refused):
     assert err.endswith('the module bsuite, which is not installed: pip install "retrax[bsuite]"\n')
 
 
+def test_on_a_device_tasks_have_the_form_that_is_written_in_jax(monkeypatch, tmp_path, capsys):
+    """Those that have none are skipped."""
+    taken, end = [], (grid.GridState({}, {}, None), False)
+    monkeypatch.setattr(benchmark, "run_shown", lambda cells, **_: taken.extend(cells) or end)
+    for suite, *tasks in (("classic", "cart-pole", "acrobot"), ("minatar", "space-invaders")):
+        words = [suite, "acer", "--tasks", *tasks, "--on-device", "--seeds", "1", "--directory"]
+        assert main(["benchmark", *words, str(tmp_path / suite)]) == 0
+    assert "acrobot is skipped: Acrobot-v1 is not an environment written" in capsys.readouterr().err
+    found = [cell.config.environment for cell in taken]
+    assert found == ["CartPole-v1", "pgx:minatar-space_invaders"]
+    assert all("--on-device" in cell.next_stage() for cell in taken)
+
+
 @pytest.fixture
 def cells(tmp_path):
     """Three cells that nothing was done for."""

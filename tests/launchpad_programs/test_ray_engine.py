@@ -370,8 +370,7 @@ def test_a_program_outlives_a_host(cluster):
     program = launch("--num-actors", 2, "--steps", 6000, *SMALL, agent="reactor")
     program.wait_for("learning")
     replace()
-    output = program.end(600)
-    assert re.search(r"actor/\d was lost with its host on 127.0.0.3: restart 1", output)
+    assert re.search(r"actor/\d was lost with its host on 127.0.0.3: restart 1", program.end(600))
     assert read_rows(program.directory / "metrics.csv")[-1]["steps"] == "6000"
 
 

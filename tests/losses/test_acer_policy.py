@@ -92,5 +92,4 @@ def test_projection_is_finite_for_any_divergence(size):
 
 def test_the_gradient_of_an_underflown_probability_is_finite():
     """Of TISLR too, whose gradient it is."""
-    underflown = gradient([0.0, 1.0], [0.5, 0.5], [1.0, 2.0], 0.0, 0, 1.0, 10.0)
-    assert np.isfinite(underflown).all()
+    assert np.isfinite(gradient([0.0, 1.0], [0.5, 0.5], [1.0, 2.0], 0.0, 0, 1.0, 10.0)).all()

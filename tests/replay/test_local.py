@@ -202,8 +202,7 @@ def test_a_sample_is_a_batch_with_weights():
 def test_state_is_small_while_the_store_is_nearly_empty():
     config = ReplayConfig(capacity=100_000, min_rows=1)
     store, _ = filled(config, sequence_spec(5, 1, True), steps=10)
-    state = store.state()
-    assert all(array.shape[:2] == (2, 10) for array in state["rows"].values())
+    assert all(array.shape[:2] == (2, 10) for array in store.state()["rows"].values())
 
 
 def test_memory_does_not_grow_once_the_rings_are_made():

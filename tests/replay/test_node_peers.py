@@ -215,8 +215,7 @@ def test_priorities_are_sent_although_no_draw_is_due(ahead):
     draw = replay.sample()
     replay.set_priorities(draw.keys, np.full(3, 5.0))
     assert replay.sample() is None
-    found = priorities_of(node)
-    assert (found[draw.keys.keys[0]] == 5).all()
+    assert (priorities_of(node)[draw.keys.keys[0]] == 5).all()
 
 
 class Keeper(ReplayNode):

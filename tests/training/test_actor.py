@@ -50,8 +50,7 @@ def test_each_environment_has_a_row_in_every_time_step_last_ones_too(keys):
     environment.close = lambda: closed.append(1)
     actor, writer, parameters = make_actor(keys, environment, first_id=2, num_actors=4)
     actor.start()
-    taken = [actor.step() for _ in range(20)]
-    assert taken == ([2] * 9 + [0]) * 2  # transitions
+    assert [actor.step() for _ in range(20)] == ([2] * 9 + [0]) * 2  # transitions
     assert parameters.version == 1, "it has waited"
     assert parameters.steps == 20
     assert set(writer.priorities) == {3.0}

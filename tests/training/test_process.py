@@ -102,8 +102,7 @@ def test_runs_in_two_threads_have_logs_of_their_own(tmp_path, capsys):
         ["first begins"],
         ["second begins", "from a thread without a run", "second ends"],
     ]
-    shown = capsys.readouterr().err.splitlines()
-    assert sorted(shown) == sorted([*lines[0], *lines[1]])
+    assert sorted(capsys.readouterr().err.splitlines()) == sorted([*lines[0], *lines[1]])
     logger = logging.getLogger("retrax")
     assert (ours(logger), logger.propagate) == ([], True)
 

@@ -172,8 +172,7 @@ def test_workers_alternate_where_several_updates_are_due(tape, make_loop):
 def test_each_worker_keeps_its_own_ratio_of_acting_to_learning(tape, make_loop):
     loop = make_loop(average_run(steps=60), 120)
     for worker in range(2):  # 60 steps each; the sixth row is that of the fifth or sixth step
-        made = sum(index == worker for index, *_ in tape)
-        assert made in (60 - 6) // 3 + np.arange(2)
+        assert sum(index == worker for index, *_ in tape) in (60 - 6) // 3 + np.arange(2)
     assert loop.counters.learning_since in (10, 12)  # of both workers
     rows = [replay.status().num_rows for replay in loop.replays]
     assert rows[0] == rows[1] > 60

@@ -48,8 +48,7 @@ def test_the_table_holds_the_sequences_of_the_local_store(
     wanted = expected_sequences(sequence, given)
     with serve([each_once(sequence, config)]) as address:
         write_all(address, sequence, config, given, (0, 1))
-        table = reverb.Client(address).server_info(timeout=5)[TABLE]
-        assert table.current_size == len(wanted)
+        assert reverb.Client(address).server_info(timeout=5)[TABLE].current_size == len(wanted)
         with open_replay(address, sequence, config, 2) as replay:
             for _ in range(len(wanted)):
                 sample = draw(replay).sample
