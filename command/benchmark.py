@@ -58,7 +58,7 @@ def benchmark(
       tasks: by default all in which the agent can act; in bsuite `catch` is all ids, `catch-3` one.
       seeds: number of runs of each task, with the seeds 0, 1, 2 and so on.
       jobs: number of runs at a time. They share the cores, which may change a result's last bits.
-      directory: directory of runs and tables; by default runs/benchmark-SUITE.
+      directory: of runs and tables; by default runs/benchmark-SUITE, or ...-on-device.
       preset: the preset for all tasks; by default the agent's for each.
       steps: steps of each run; by default the task's.
       episodes: episodes of each evaluation; by default the task's.
@@ -73,7 +73,7 @@ def benchmark(
         why = f"--num-envs must be 1 in {suite}, which scores a single sequence of episodes"
         raise ValueError(f"{why}, got {num_envs}.")
     # Absolute, since environments may change the working directory.
-    directory = (directory or Path("runs") / f"benchmark-{suite}").absolute()
+    directory = Path(directory or f"runs/benchmark-{suite}{'-on-device' * on_device}").absolute()
     path, run = directory / SUITE, f"{directory / 'runs'}/{agent.replace(':', '-')}"
     if path.is_file() and (other := read_json(path, "suite")) != suite:
         raise ValueError(f"{directory} has runs of the suite {other}: choose another --directory.")
@@ -107,16 +107,16 @@ def benchmark(
         raise ValueError(f"{agent} cannot act in any of the tasks: {refused}")
     cells.sort(key=lambda cell: cell.config.seed)  # one stopped early has all tasks, fewer seeds
     with DirectoryLock(directory) as lock:
-        for cell in [cell for cell in cells if (cell.directory / "config.json").is_file()]:
-            begun = read_config(cell.directory)
-            for name, wanted in vars(cell.config).items():
-                is_ = getattr(begun, name)
-                if is_ != wanted and wanted is not None and name != "search_path":
-                    why = f"{cell.directory} was run with {name} {is_}, not {wanted}"
+        asked = {cell.directory: cell for cell in cells}
+        for place in sorted(path.parent for path in directory.glob("runs/*/config.json")):
+            begun, own = read_config(place), asked.get(place)
+            for name, wanted in (vars(own.config) if own else {"on_device": on_device}).items():
+                if wanted not in (None, (is_ := getattr(begun, name))) and name != "search_path":
+                    why = f"{place} was run with {name} {is_}, not {wanted}"
                     raise ValueError(f"{why}: choose another --directory.")
-            path = cell.directory / EVALUATION
-            if path.is_file() and (n := read_json(path, "episodes")) != cell.episodes:
-                raise ValueError(f"{path} has {n} episodes, not {cell.episodes}: remove it first.")
+            path = place / EVALUATION
+            if own and path.is_file() and (n := read_json(path, "episodes")) != own.episodes:
+                raise ValueError(f"{path} has {n} episodes, not {own.episodes}: remove it first.")
         lock.acquire()
         about = {
             "suite": suite,

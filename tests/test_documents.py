@@ -74,8 +74,7 @@ def test_our_versions_of_python_and_license(comparison):
 
 def test_tables_have_cells_of_equal_number_and_ask_all_for_the_same_agents(comparison):
     tables = re.findall(r"(?:^\|.*\|\n)+", comparison, re.MULTILINE)
-    bars = [{line.count("|") for line in table.splitlines()} for table in tables]
-    assert bars == [{3}, {9}, {6}]
+    assert [{line.count("|") for line in table.splitlines()} for table in tables] == [{3}, {9}, {6}]
     names = [set(re.findall(r"^\| (\w.*?) \|", table, re.MULTILINE)) for table in tables[1:]]
     assert names[0] - names[1] == {"distributional Retrace"}
 

@@ -96,6 +96,7 @@ def test_a_directory_of_other_runs_is_refused(refused, done, tmp_path):
         ([*grid_of, "--episodes", "3"], "evaluation.json has 2 episodes, not 3: remove it first."),
         (["benchmark", "classic", AGENT, *GRID, "--seeds", "4", "--directory", renamed], preset),
         (other, f"{done} has runs of the suite classic: choose another"),
+        ([*grid_of[:2], "acer", *grid_of[3:], "--on-device"], "with on_device False, not True"),
         (["report", done / "runs"], "has no results of retrax benchmark"),
         (["report", done, "--output", "a.pdf"], "a.pdf must end in .html: no other format is"),
     ):
