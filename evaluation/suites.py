@@ -37,7 +37,7 @@ class Task(NamedTuple):
     low: float  # the return of uniform random play, or 0
     high: float  # the return that counts as 1; above `low`
     published: tuple[Published, ...]
-    in_jax: str = ""  # the id of the same game written in JAX, if that is another one
+    in_jax: str  # the id of the same game written in JAX, if that is another one; else empty
 
 
 class Suite(NamedTuple):
