@@ -56,9 +56,9 @@ def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
     return [np.random.SeedSequence([seed, e]) for e in range(num_envs)]
 
 
-def integer_seeds(seed: int, num_envs: int) -> np.ndarray:
-    """`environment_seeds` as integers `[E]` in [0, 2^31), for libraries that take those."""
-    words = [source.generate_state(1)[0] for source in environment_seeds(seed, num_envs)]
+def integer_seeds(seed: int, num_envs: int, nth: int = 0) -> np.ndarray:
+    """The `nth` of each of `environment_seeds`, as integers `[E]` in [0, 2^31) for libraries."""
+    words = [source.generate_state(nth + 1)[nth] for source in environment_seeds(seed, num_envs)]
     return np.array(words, np.int64) >> 1
 
 

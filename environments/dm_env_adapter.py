@@ -152,8 +152,8 @@ class BsuiteVector(DmEnvVector):
 
     A record is a list of rows, from names of columns (`steps`, `episode`, `total_return`, and what
     the experiment adds) to numbers, written after 1, 2, ..., 10, 12, 14, 17, 20, 25, 30, ...
-    episodes; `state()` has them under "records". `seed` replaces the seeds of bsuite's settings,
-    but not the tasks' `mapping_seed`.
+    episodes; `state()` has them under "records". `seed` and the id's number replace the seeds of
+    bsuite's settings (the ids of `catch` differ in no other way), but not a `mapping_seed`.
     """
 
     def __init__(self, id: str, *, num_envs: int, seed: int) -> None:
@@ -163,10 +163,10 @@ class BsuiteVector(DmEnvVector):
 
             if id not in sweep.SETTINGS:
                 raise RefusedError(f"bsuite has no id {id!r}{did_you_mean(id, sweep.SWEEP)}.")
-            name, settings = id.partition("/")[0], sweep.SETTINGS[id]
-            environments = [bsuite.load(name, settings) for _ in range(num_envs)]
-        for environment, number in zip(environments, integer_seeds(seed, num_envs), strict=True):
-            for part in _parts_of(environment):
+            name, _, nth = id.partition("/")
+            environments = [bsuite.load(name, sweep.SETTINGS[id]) for _ in range(num_envs)]
+        for e, number in enumerate(integer_seeds(seed, num_envs, int(nth))):
+            for part in _parts_of(environments[e]):
                 if "_rng" in vars(part):
                     part._rng.seed(int(number))
         self._records = [_Record() for _ in environments]

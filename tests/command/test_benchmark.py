@@ -259,10 +259,8 @@ def test_atari_has_the_scores_of_the_table_of_57(suite):
 def test_bsuites_scores_of_a_short_run(tmp_path):
     """Nine steps make an episode of catch; the last episode of the budget is recorded."""
     pytest.importorskip("bsuite")
-    run = tmp_path / "runs" / "0"
-    config = RunConfig(
-        agent="average_agent:ENTRY", environment="bsuite:catch/0", steps=9 * 18, num_envs=1
-    )
+    run, agent = tmp_path / "runs" / "0", "average_agent:ENTRY"
+    config = RunConfig(agent=agent, environment="bsuite:catch/0", steps=9 * 18, num_envs=1)
     assert main(grid.Cell(config, run, 2).next_stage()) == 0
     other = shutil.copytree(run, tmp_path / "runs" / "1") / "config.json"  # not evaluated yet
     other.write_text(other.read_text().replace('"seed": 0', '"seed": 1'))
@@ -270,12 +268,12 @@ def test_bsuites_scores_of_a_short_run(tmp_path):
     benchmark.write_bsuite(tmp_path, benchmark.complete_runs(tmp_path))
     found = read_rows(tmp_path / bsuite.SCORES)
     assert [(row["agent"], row["seed"], row["kind"], row["name"]) for row in found] == [
-        ("average_agent:ENTRY", "0", "experiment", "catch"),
-        ("average_agent:ENTRY", "0", "tag", "basic"),
-        ("average_agent:ENTRY", "0", "tag", "credit_assignment"),
+        (agent, "0", "experiment", "catch"),
+        (agent, "0", "tag", "basic"),
+        (agent, "0", "tag", "credit_assignment"),
     ]
-    [state] = benchmark.Start.at(benchmark.Snapshots(run)).environment_states
-    [record] = state["records"]
+    states = benchmark.Start.at(benchmark.Snapshots(run)).environment_states
+    [[record]] = [state["records"] for state in states]
     assert [row["episode"] for row in record] == [*range(1, 11), 12, 14, 17]
     assert record[-1]["steps"] == 9 * 17
     assert record[-1]["total_regret"] == 17 - record[-1]["total_return"]

@@ -28,9 +28,14 @@ def test_the_record_is_that_of_bsuite(bsuite):
         actions = generator.integers(3, size=2).astype(np.int32)
         environment.step(actions)
         theirs.step(int(actions[1]))
-    record = environment.state()["records"][1]
-    assert record == rows
-    assert [row["episode"] for row in record] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14]
+    assert environment.state()["records"][1] == rows
+    assert [row["episode"] for row in rows] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14]
+
+
+def test_a_sweep_of_one_seed_has_twenty_different_environments(bsuite):
+    """As in bsuite, whose own seed of ids that differ in nothing else is None."""
+    each = (factory.make(f"bsuite:cartpole/{number}", seed=3) for number in range(20))
+    assert len({environment.reset().observation.tobytes() for environment in each}) == 20
 
 
 @pytest.mark.parametrize(
